@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
@@ -14,12 +14,15 @@ use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::{Failure, Kind};
-use midair_session::{Install, as_real_user};
+use midair_output::files::Directory;
+use midair_session::Install;
 
 use crate::report::Report;
 
 /// What the program prints once it works on the GPUs.
 const WORKS: &str = "iter 2\n";
+/// The file of what it prints, among the results.
+const LOG: &str = "program.log";
 /// How long the program may take to get there.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time between two looks at what the program has printed.
@@ -86,10 +89,10 @@ pub(crate) fn run(
     let results = results.cloned().unwrap_or_default();
     report.note("demo: getting a program ready that comes with midair");
     let directory = Install::find()?.demonstration()?;
-    let said = results.join("program.log");
     report.note("demo: starting it: HIP on two modelled GPUs, and nothing of midair in it");
+    let said = log(&results)?;
     let mut show = Show {
-        child: start(&directory, &results, &said, keep)?,
+        child: start(&directory, &said, keep)?,
         keep: false,
     };
     let pid = show.child.id().to_string();
@@ -130,22 +133,23 @@ pub(crate) fn run(
     Ok(0)
 }
 
-/// Starts the program with its output in the file `said`. A pipe would have no reader once this
-/// process has ended.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a directory that the user names, with the user's rights"
-)]
-fn start(directory: &Path, results: &Path, said: &Path, keep: bool) -> Result<Child, Failure> {
-    let log = as_real_user(|| {
-        std::fs::create_dir_all(results)?;
-        let out = File::create(said)?;
-        Ok((out.try_clone()?, out))
-    });
-    let (out, err) = log.flatten().map_err(|error: std::io::Error| {
-        Failure::new(Kind::Output, format!("{}: {error}", said.display()))
+/// Makes the file for what the program prints. A pipe would have no reader once this process has
+/// ended.
+fn log(results: &Path) -> Result<File, Failure> {
+    let made = Directory::make(results).and_then(|results| results.create(LOG));
+    made.map_err(|error| {
+        let file = results.join(LOG);
+        Failure::new(Kind::Output, format!("{}: {error}", file.display()))
             .hint("name a directory that you can write: -d DIR")
-    })?;
+    })
+}
+
+/// Starts the program with its output in the file `said`.
+fn start(directory: &Path, said: &File, keep: bool) -> Result<Child, Failure> {
+    let both = said
+        .try_clone()
+        .and_then(|out| Ok((out, said.try_clone()?)));
+    let (out, err) = both.map_err(|error| Failure::new(Kind::Output, format!("{LOG}: {error}")))?;
     let program = directory.join("workload");
     let mut command = Program::new(&program);
     command
@@ -168,14 +172,13 @@ fn start(directory: &Path, results: &Path, said: &Path, keep: bool) -> Result<Ch
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "our own file")]
-fn wait_until_it_works(child: &mut Child, said: &Path) -> Result<(), Failure> {
+fn wait_until_it_works(child: &mut Child, said: &File) -> Result<(), Failure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let mut text = String::new();
-        let file = as_real_user(|| File::open(said)).flatten();
         // A program that has just begun has printed nothing yet.
-        let _ = file.and_then(|file| file.take(1 << 16).read_to_string(&mut text));
+        let mut bytes = vec![0; 1 << 16];
+        let read = said.read_at(&mut bytes, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(bytes.get(..read).unwrap_or_default());
         if text.contains(WORKS) {
             return Ok(());
         }

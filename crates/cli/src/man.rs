@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 
 use clap::Command;
+use midair_output::WriteError;
+use midair_output::files::FileSet;
 
 use crate::{help, midair, rocprofv3};
 
@@ -110,13 +112,16 @@ fn escaped(text: &str) -> String {
 }
 
 /// Writes every page into a directory, as `NAME.1`.
-#[expect(clippy::disallowed_methods, reason = "the caller names the directory")]
-pub fn write_all(directory: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(directory)?;
+pub fn write_all(directory: &Path) -> Result<(), WriteError> {
+    let mut files = FileSet::new(directory, "")?;
     for name in PAGES {
-        std::fs::write(directory.join(format!("{name}.1")), page(name)?)?;
+        let mut file = files.create(&format!("{name}.1"))?;
+        let page = page(name).map_err(|source| file.failed(source))?;
+        file.put(&page)?;
+        file.readable_by_all()?;
+        files.add(file)?;
     }
-    Ok(())
+    files.commit().map(drop)
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use midair_nvmetrics::{
     Event, FASTEST, HELPER, RATE, Request, SLOWEST, Sampler, Samples, Series, candidates, failure,
     sets,
 };
-use midair_session::{Install, as_real_user};
+use midair_output::files::OneFile;
+use midair_session::Install;
 use midair_settings::duration_word;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -96,8 +96,9 @@ pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
         .copied()
         .unwrap_or(DURATION);
     let taken = sample(&request, duration, &signals, file.as_mut())?;
-    if let Some(mut file) = file {
-        file.flush().map_err(|error| written(&error))?;
+    if let Some(file) = file {
+        let done = file.finish();
+        done.map_err(|error| Failure::new(Kind::Output, error.to_string()))?;
     }
     taken.print(matches, report);
     Ok(if taken.is_whole() {
@@ -135,14 +136,8 @@ fn written(error: &std::io::Error) -> Failure {
     Failure::new(Kind::Output, format!("samples cannot be written: {error}"))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the user's own file, with the user's rights"
-)]
-fn create(path: &str) -> Result<BufWriter<File>, Failure> {
-    let file = as_real_user(|| File::create(path)).flatten();
-    file.map(BufWriter::new)
-        .map_err(|error| Failure::new(Kind::Output, format!("{path}: {error}")))
+fn create(path: &str) -> Result<OneFile, Failure> {
+    OneFile::create(Path::new(path)).map_err(|error| Failure::new(Kind::Output, error.to_string()))
 }
 
 /// The samples that were taken.
@@ -156,7 +151,7 @@ struct Taken {
 }
 
 /// Writes one row for each sample: begin, end, and the values of its group.
-fn rows(file: &mut BufWriter<File>, series: &Series, samples: &Samples) -> std::io::Result<()> {
+fn rows(file: &mut OneFile, series: &Series, samples: &Samples) -> std::io::Result<()> {
     let numbers: Vec<usize> = series.of_group(samples.group).collect();
     for ((start, end), values) in samples
         .times
@@ -183,7 +178,7 @@ fn sample(
     request: &Request,
     duration: Duration,
     signals: &Signals,
-    mut file: Option<&mut BufWriter<File>>,
+    mut file: Option<&mut OneFile>,
 ) -> Result<Taken, Failure> {
     let mut sampler = Sampler::start(request).map_err(|error| failure(&error))?;
     let mut taken = Taken {
@@ -315,7 +310,8 @@ impl Taken {
             .map(|metric| metric.name.len())
             .max()
             .unwrap_or(0)
-            .max(6);
+            // A formatter's width is at most that.
+            .clamp(6, usize::from(u16::MAX));
         // Writing to a String cannot fail.
         let mut out = String::new();
         let _ = writeln!(

@@ -9,7 +9,6 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
 use midair_failure::{Failure, Kind};
-use midair_session::as_real_user;
 use midair_settings::options::option;
 use midair_settings::{Category, Front, Given, KEEP_RESULTS, Resolved, SCREEN};
 
@@ -612,11 +611,8 @@ complete -c midair -n "__fish_seen_subcommand_from attach doctor top why" -f -a 
 
 fn print_man(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     if let Some(directory) = matches.get_one::<PathBuf>("directory") {
-        as_real_user(|| man::write_all(directory))
-            .flatten()
-            .map_err(|error| {
-                Failure::new(Kind::Output, format!("{}: {error}", directory.display()))
-            })?;
+        let written = man::write_all(directory);
+        written.map_err(|error| Failure::new(Kind::Output, error.to_string()))?;
         return Ok(0);
     }
     let name = matches

@@ -1,7 +1,5 @@
 //! `rocprof-compute analyze`.
 
-#![expect(clippy::disallowed_methods, reason = "the user names the file")]
-
 use crate::architecture::{Architecture, Form};
 use crate::console::Console;
 use crate::read::Workload;
@@ -10,7 +8,6 @@ use crate::select::{Blocks, Dispatches};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use midair_failure::{Failure, Kind};
-use std::fs;
 use std::path::PathBuf;
 
 fn usage(what: impl Into<String>) -> Failure {
@@ -165,8 +162,7 @@ fn output(
                 };
                 files::write(&directory, job.report)?;
             }
-            fs::create_dir_all(&directory)
-                .map_err(|error| files::unwritable(&directory, &error))?;
+            crate::files::make(&directory)?;
             database::views(&directory, &all, options)?;
             console.note(&format!("Results in {}", directory.display()));
         }
@@ -191,7 +187,7 @@ fn output(
                     true => name,
                     false => format!("{name}.txt"),
                 });
-                fs::write(&file, text).map_err(|error| files::unwritable(&file, &error))?;
+                crate::files::write(&file, &text)?;
                 console.note(&format!("Results in {}", file.display()));
             } else {
                 console.text(&text);

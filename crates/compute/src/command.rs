@@ -231,6 +231,7 @@ fn profile() -> Command {
         )
         .arg(word("subpath", "KIND", "").hide(true))
         .arg(flag("overwrite", "Replace an earlier profile in the directory"))
+        .arg(flag("with-arguments", "Store the program's arguments in sysinfo.csv and profiling_config.yaml"))
         .arg(list("kernel", "REGEX", "Count only kernels with such names").short('k'))
         .arg(
             list("kernel-iteration-range", "RANGE", "Count only these launches of each kernel, from 1: N, A-B, A:B")

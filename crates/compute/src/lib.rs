@@ -19,6 +19,7 @@ pub mod command;
 pub mod console;
 pub mod evaluate;
 pub mod expression;
+mod files;
 mod foreign;
 pub mod frame;
 pub mod live;

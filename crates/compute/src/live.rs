@@ -15,7 +15,6 @@ use crate::report::{Report, text};
 use clap::ArgMatches;
 use midair_failure::{Failure, Kind};
 use nix::sys::termios::{self, LocalFlags, SetArg, Termios};
-use std::fs;
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,7 +57,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let counted = here.join("counted");
     let out = here.join("out");
     for directory in [&counted, &out] {
-        fs::create_dir(directory).map_err(failed)?;
+        crate::files::make(directory)?;
     }
     let name = format!("process {pid}");
     let workload = Workload::begun(Path::new(""), &name, machine.system(&name, ""))?;

@@ -3,8 +3,6 @@
 //!
 //! The collecting is done by `rocprofv3` in a process of its own; nothing here attaches.
 
-#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
-
 pub mod collect;
 pub mod machine;
 mod peaks;
@@ -15,6 +13,7 @@ mod write;
 use crate::analyze::words;
 use crate::architecture::Form;
 use crate::console::Console;
+use crate::files;
 use crate::read::Workload;
 use crate::report::Options;
 use crate::report::roofline::Level;
@@ -24,10 +23,10 @@ use clap::parser::ValueSource;
 use collect::Collection;
 use machine::Machine;
 use midair_failure::{Failure, Kind};
+use midair_output::files::Directory;
 use plan::Plan;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use watch::{Attach, Progress, Watch};
 
@@ -168,10 +167,16 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         let last = directory.file_name();
         last.map_or_else(String::new, |last| last.to_string_lossy().into_owned())
     });
-    prepare(&directory, matches.get_flag("overwrite"), &another(matches))?;
+    let place = prepare(&directory, matches.get_flag("overwrite"), &another(matches))?;
     let definitions = write::perfmon(&directory, &plan)?;
+    // Arguments may be passwords.
+    let kept = match matches.get_flag("with-arguments") {
+        true => program.len(),
+        false => 1,
+    };
     let command: Vec<String> = program
         .iter()
+        .take(kept)
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let system = machine.system(&name, &command.join(" "));
@@ -195,10 +200,10 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         groups => format!("{counters} counters in {groups} groups that take turns"),
     });
     let out = directory.join("out/pmc_1");
-    fs::create_dir_all(&out).map_err(|error| write::failed(&out, &error))?;
+    files::make(&out)?;
     let live = directory.join("out/live");
     if attaches {
-        fs::create_dir_all(&live).map_err(|error| write::failed(&live, &error))?;
+        files::make(&live)?;
     }
     let launches = words(matches, "kernel-iteration-range");
     let collection = Collection {
@@ -226,12 +231,15 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let mut progress = Progress::new(console, watch, &plan.groups, target, attach);
     let code = collection.run(console, &mut progress)?;
     drop(progress);
-    let found = collect::databases(&directory.join("out"));
+    // Whoever can write to the directory may have put a link in its place.
+    let found = match files::is_directory(&place.at("out")) {
+        true => collect::databases(&place.at("out")),
+        false => Vec::new(),
+    };
     for (from, name) in found.iter().zip(collect::names(&found)) {
-        let to = directory.join(name);
-        fs::rename(from, &to).map_err(|error| write::failed(&to, &error))?;
+        files::rename(from, &place, &name)?;
     }
-    let _ = fs::remove_dir_all(directory.join("out"));
+    let _ = files::remove(&place, "out");
     if found.is_empty() {
         console.warning(&format!(
             "No GPU kernel data collected in {}",
@@ -290,7 +298,7 @@ fn directory(
     machine: &Machine,
 ) -> Result<PathBuf, Failure> {
     let keys = |text: &str| -> String {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = files::text(Path::new("/proc/sys/kernel/hostname")).unwrap_or_default();
         let rank = [
             "OMPI_COMM_WORLD_RANK",
             "PMI_RANK",
@@ -303,12 +311,15 @@ fn directory(
             .replace("%hostname%", host.trim())
             .replace("%gpumodel%", &machine.model)
             .replace("%rank%", &rank.unwrap_or_default());
-        while let Some(begin) = out.find("%env{") {
+        // A value is not looked into.
+        let mut at = 0;
+        while let Some(begin) = out[at..].find("%env{").map(|begin| at + begin) {
             let Some(end) = out[begin..].find("}%") else {
                 break;
             };
             let value = std::env::var(&out[begin + 5..begin + end]).unwrap_or_default();
             out.replace_range(begin..begin + end + 2, &value);
+            at = begin + value.len();
         }
         out
     };
@@ -359,8 +370,9 @@ fn another(matches: &ArgMatches) -> String {
 
 /// Makes the directory. Empties an existing one where that is allowed, or where an earlier profile
 /// left no results.
-fn prepare(directory: &Path, overwrite: bool, another: &str) -> Result<(), Failure> {
-    let some = fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
+fn prepare(directory: &Path, overwrite: bool, another: &str) -> Result<Directory, Failure> {
+    let place = files::make(directory)?;
+    let some = files::entries(directory).is_ok_and(|entries| !entries.is_empty());
     if some && !overwrite && !write::is_without_results(directory) {
         return Err(Failure::new(
             Kind::Output,
@@ -371,9 +383,9 @@ fn prepare(directory: &Path, overwrite: bool, another: &str) -> Result<(), Failu
         )));
     }
     if some {
-        write::clear(directory)?;
+        write::clear(&place)?;
     }
-    fs::create_dir_all(directory).map_err(|error| write::failed(directory, &error))
+    Ok(place)
 }
 
 /// Returns the options as `profiling_config.yaml` has them.
@@ -456,8 +468,11 @@ fn finish(
     if as_csv {
         write::dispatches(&directory.join("pmc_perf.csv"), frame, &plan.groups)?;
         if !matches.get_flag("retain-rocpd-output") {
+            let place = files::make(directory)?;
             for file in collect::databases(directory) {
-                let _ = fs::remove_file(file);
+                if let Some(name) = file.strip_prefix(directory).ok().and_then(Path::to_str) {
+                    let _ = files::remove(&place, name);
+                }
             }
         }
     }

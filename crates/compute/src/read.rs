@@ -1,10 +1,5 @@
 //! Reads workload directories: AMD's of 2025 (csv) and of 2026 (rocpd), and ours.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the user names the directory, whose files are read with the user's rights"
-)]
-
 pub(crate) mod csv;
 mod long;
 mod passes;
@@ -12,10 +7,10 @@ pub(crate) mod rocpd;
 mod scan;
 
 use crate::architecture::{Architecture, Form};
+use crate::files;
 use crate::frame::Frame;
 use midair_failure::{Failure, Kind};
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A workload directory.
@@ -92,11 +87,9 @@ impl Workload {
         path: &Path,
         corrections: &[(String, String)],
     ) -> Result<Workload, Failure> {
-        let entries = fs::read_dir(path).map_err(|error| unreadable(path, &error))?;
-        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        files.sort();
-        let named = |name: &str| files.iter().find(|file| file.ends_with(name));
-        let databases: Vec<&PathBuf> = files.iter().filter(|f| has_end(f, ".db")).collect();
+        let found = files::entries(path).map_err(|error| unreadable(path, &error))?;
+        let named = |name: &str| found.iter().find(|file| file.ends_with(name));
+        let databases: Vec<&PathBuf> = found.iter().filter(|f| has_end(f, ".db")).collect();
         let mut notes = Vec::new();
         let mut system = match named("sysinfo.csv") {
             Some(file) => csv::single(file)?,
@@ -113,7 +106,7 @@ impl Workload {
         } else if let Some((file, false)) = joined {
             // Levels are in separate files where they were not joined.
             let mut all = vec![file];
-            all.extend(files.iter().filter(|file| is_level(file)));
+            all.extend(found.iter().filter(|file| is_level(file)));
             match all.len() {
                 1 => {
                     let frame = csv::wide(&all)?;
@@ -136,10 +129,10 @@ impl Workload {
             let passes = databases.len();
             (read.finish(passes > 1, &mut notes), Form::Sums)
         } else {
-            let passes: Vec<&PathBuf> = files.iter().filter(|file| is_pass(file)).collect();
-            let long: Vec<&PathBuf> = files.iter().filter(|file| is_long(file)).collect();
+            let passes: Vec<&PathBuf> = found.iter().filter(|file| is_pass(file)).collect();
+            let long: Vec<&PathBuf> = found.iter().filter(|file| is_long(file)).collect();
             match (passes.as_slice(), long.as_slice()) {
-                ([], []) => return Err(nothing_in(path, &files)),
+                ([], []) => return Err(nothing_in(path, &found)),
                 (passes, []) => (passes::joined(passes)?, Form::Means),
                 (_, long) => (long::pivoted(long)?, Form::Means),
             }
@@ -182,7 +175,7 @@ impl Workload {
         let own = profiling.all.contains_key(OWN);
         let numbers = if own { Form::Means } else { form };
         let form = if own { Form::Sums } else { form };
-        let directory = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let directory = files::named(path);
         let name = match text(&system, "workload_name") {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => directory
@@ -316,10 +309,10 @@ fn of_cuda(path: &Path, gpu: &str) -> Failure {
 
 /// Returns the GPU's name if the files are results of a CUDA process: the list of its GPUs names
 /// the vendor.
-fn cuda_gpu(files: &[PathBuf]) -> Option<String> {
-    let mut lists = files.iter().filter(|file| has_end(file, "agent_info.csv"));
+fn cuda_gpu(found: &[PathBuf]) -> Option<String> {
+    let mut lists = found.iter().filter(|file| has_end(file, "agent_info.csv"));
     lists.find_map(|file| {
-        let text = fs::read_to_string(file).ok()?;
+        let text = files::text(file).ok()?;
         let mut lines = text.lines().map(|line| csv::words(line.as_bytes()));
         let headings = lines.next()?;
         let column = |name: &str| headings.iter().position(|heading| heading == name);
@@ -329,19 +322,18 @@ fn cuda_gpu(files: &[PathBuf]) -> Option<String> {
     })
 }
 
-fn nothing_in(path: &Path, files: &[PathBuf]) -> Failure {
-    if let Some(gpu) = cuda_gpu(files) {
+fn nothing_in(path: &Path, found: &[PathBuf]) -> Failure {
+    if let Some(gpu) = cuda_gpu(found) {
         return of_cuda(path, &gpu);
     }
-    let packed = files.iter().find(|file| has_end(file, ".csv.gz"));
+    let packed = found.iter().find(|file| has_end(file, ".csv.gz"));
     if let Some(file) = packed {
         return unusable(format!("{} is compressed", file.display())).hint("gunzip it first");
     }
-    let deeper = files.iter().find(|file| {
-        file.is_dir()
-            && ["sysinfo.csv", "pmc_perf.csv"]
-                .iter()
-                .any(|name| file.join(name).exists())
+    let deeper = found.iter().find(|file| {
+        ["sysinfo.csv", "pmc_perf.csv"]
+            .iter()
+            .any(|name| files::is_file(&file.join(name)))
     });
     let failure = unusable(format!(
         "{} is no workload directory: it has neither pmc_perf.csv nor a database",
@@ -357,7 +349,7 @@ impl Profiling {
     /// Reads the subset of YAML that the file uses: `key: value`, and lists with dashes or
     /// brackets.
     fn read(file: &Path) -> Result<Profiling, Failure> {
-        let text = fs::read(file).map_err(|error| unreadable(file, &error))?;
+        let text = files::read(file).map_err(|error| unreadable(file, &error))?;
         let text = String::from_utf8_lossy(&text);
         let plain = |word: &str| {
             let word = word.trim();

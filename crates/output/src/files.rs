@@ -27,7 +27,7 @@ use own_name::Claim;
 use pending::{Entry, Pending};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use temporary::Temporaries;
@@ -384,6 +384,15 @@ impl ReservedFile {
         self.0.present()
     }
 
+    /// Returns the same path without links, for SQLite: it opens files where no link is on the way.
+    pub fn resolved(&self) -> PathBuf {
+        let path = self.temporary();
+        match (path.parent().map(Path::canonicalize), path.file_name()) {
+            (Some(Ok(directory)), Some(name)) => directory.join(name),
+            _ => path,
+        }
+    }
+
     /// Returns a descriptor of the file.
     pub(crate) fn open(&self) -> io::Result<File> {
         self.0.open()
@@ -445,8 +454,18 @@ impl OutputFile {
         written.map_err(|source| self.failed(source))
     }
 
+    /// Lets everybody read the file: what is in it is no secret.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn readable_by_all(&self) -> Result<(), WriteError> {
+        let mode = fs::Permissions::from_mode(0o644);
+        let set = self.writer.get_ref().set_permissions(mode);
+        set.map_err(|source| self.failed(source))
+    }
+
     /// Returns the error for a failed write to this file.
-    pub(crate) fn failed(&self, source: io::Error) -> WriteError {
+    pub fn failed(&self, source: io::Error) -> WriteError {
         self.pending.failed(source)
     }
 

@@ -90,7 +90,7 @@ pub(crate) const LEFT: [&str; 3] = ["results.db-journal", "results.db-wal", "res
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.reserve("results.db")?;
     let guids = guids(jobs);
-    let begun = connect(&file.temporary(), &guids).and_then(|connection| {
+    let begun = connect(&file.resolved(), &guids).and_then(|connection| {
         let pages = Pages::after(file.open()?)?;
         Ok((connection, pages))
     });
@@ -181,16 +181,11 @@ impl Sink for Session<'_> {
 fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
     // The connection uses no locks: no other process uses the file, and some network file systems
     // have none. The file was just created. In another user's directory it may have been replaced
-    // by a link since, so no link is followed. SQLite would also refuse a link in the directory's
-    // own path, so that path is resolved here.
+    // by a link since, so no link is followed.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let resolved = match (path.parent().map(Path::canonicalize), path.file_name()) {
-        (Some(Ok(directory)), Some(name)) => directory.join(name),
-        _ => path.to_path_buf(),
-    };
-    let connection = Connection::open_with_flags_and_vfs(resolved, flags, "unix-none")?;
+    let connection = Connection::open_with_flags_and_vfs(path, flags, "unix-none")?;
     connection.execute_batch(&format!(
         "PRAGMA page_size = {PAGE}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE; PRAGMA cache_size = -8192;",
     ))?;

@@ -120,6 +120,8 @@ fn table(out: &mut String, plan: &Plan, title: &str, domains: &[&DomainStats], i
     rows.sort_by(|a, b| (Reverse(a.2.total), a.1, &a.0).cmp(&(Reverse(b.2.total), b.1, &b.0)));
     let longest = |of: fn(&(String, &'static str, &Stat)) -> usize| rows.iter().map(of).max();
     let name = longest(|row| row.0.chars().count()).unwrap_or(0).max(NAME);
+    // A formatter's width is at most that.
+    let name = name.min(usize::from(u16::MAX));
     let domain = longest(|row| row.1.len()).unwrap_or(0).max(DOMAIN);
     // Every row is as long as the longest name.
     let most = MOST_BYTES / (name + domain + NUMBERS);

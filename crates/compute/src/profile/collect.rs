@@ -1,8 +1,7 @@
 //! Collection of counters: `rocprofv3` attaches to the process, or starts the program.
 
-#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
-
 use crate::console::Console;
+use crate::files;
 use midair_failure::{Failure, Kind};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -56,7 +55,7 @@ fn rocprofv3() -> Command {
     }
     let own = std::env::current_exe().unwrap_or_default();
     let beside = own.with_file_name("rocprofv3");
-    if beside.is_file() {
+    if files::is_file(&beside) {
         return Command::new(beside);
     }
     if own
@@ -358,13 +357,8 @@ pub fn databases(below: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut open = vec![below.to_owned()];
     while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(&directory)
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let path = entry.path();
-            if path.is_dir() {
+        for path in files::entries(&directory).unwrap_or_default() {
+            if files::is_directory(&path) {
                 open.push(path);
             } else if path.extension().is_some_and(|end| end == "db") {
                 all.push(path);

@@ -1,12 +1,10 @@
 //! Peaks of a GPU, measured by AMD's benchmark where it is installed.
 
-#![expect(clippy::disallowed_methods, reason = "the user's own directories")]
-
 use super::write::failed;
 use crate::console::Console;
+use crate::files;
 use crate::read::csv;
 use midair_failure::{Failure, Kind};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,11 +22,11 @@ fn installed() -> Option<PathBuf> {
     let mut found = Vec::new();
     for place in PLACES {
         let directory = Path::new(&rocm).join(place);
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with("roofline-") {
-                found.push(entry.path());
-            }
-        }
+        let entries = files::entries(&directory).unwrap_or_default();
+        found.extend(entries.into_iter().filter(|entry| {
+            let name = entry.file_name().unwrap_or_default();
+            name.to_string_lossy().starts_with("roofline-")
+        }));
     }
     found.sort();
     found.pop()

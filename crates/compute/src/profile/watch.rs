@@ -1,14 +1,12 @@
 //! What was counted so far while a process is attached: how certain each metric is by now.
 
-#![expect(clippy::disallowed_methods, reason = "files that our own child writes")]
-
 use crate::console::{Console, Level};
 use crate::evaluate::{Value, Why};
+use crate::files;
 use crate::profile::collect::Follow;
 use crate::read::Workload;
 use crate::report::{Entry, Options, Report, report};
 use crate::select::{Blocks, Dispatches};
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -48,20 +46,18 @@ impl Watch {
         if began < self.next {
             return None;
         }
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&self.directory).ok()?.flatten() {
-            let path = entry.path();
+        let mut found = Vec::new();
+        for path in files::entries(&self.directory).ok()? {
             if path.extension().is_some_and(|end| end == "csv")
-                && let Ok(metadata) = entry.metadata()
+                && let Some((bytes, changed)) = files::state(&path)
             {
-                files.push((path, metadata.len(), metadata.modified().ok()));
+                found.push((path, bytes, changed));
             }
         }
-        files.sort();
-        if files.is_empty() || files == self.seen {
+        if found.is_empty() || found == self.seen {
             return None;
         }
-        self.seen = files;
+        self.seen = found;
         let paths: Vec<PathBuf> = self.seen.iter().map(|(path, ..)| path.clone()).collect();
         let read = self.workload.refresh(&paths);
         let filled = read.and_then(|()| {

@@ -1,53 +1,44 @@
 //! The files of a workload directory.
 
-#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
-
 use super::plan::Plan;
+use crate::files;
 use crate::frame::{Column, Frame, field};
 use crate::report::files::push;
 use midair_failure::{Failure, Kind};
+use midair_output::WriteError;
+use midair_output::files::{Directory, OneFile};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 pub(super) fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Kind::Output, format!("{}: {error}", path.display()))
 }
 
-fn file(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| failed(path, &error))
-}
-
 /// Whether the directory has nothing but the files that `profile` writes before it collects.
 pub(super) fn is_without_results(directory: &Path) -> bool {
     let before = ["sysinfo.csv", "profiling_config.yaml", "perfmon", "out"];
-    let entries = fs::read_dir(directory).into_iter().flatten();
-    entries
-        .flatten()
-        .all(|entry| before.iter().any(|name| entry.file_name() == *name))
-        && super::collect::databases(&directory.join("out")).is_empty()
+    let entries = files::entries(directory).unwrap_or_default();
+    let is_before = |entry: &PathBuf| {
+        before
+            .iter()
+            .any(|name| entry.file_name() == Some(name.as_ref()))
+    };
+    entries.iter().all(is_before) && super::collect::databases(&directory.join("out")).is_empty()
 }
 
 /// Removes the files of an earlier profile. Other files in the directory stay.
-pub(super) fn clear(directory: &Path) -> Result<(), Failure> {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let name = entry.file_name().to_string_lossy().into_owned();
+pub(super) fn clear(directory: &Directory) -> Result<(), Failure> {
+    for entry in files::entries(&directory.at("")).unwrap_or_default() {
+        let name = entry.file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         let ours = ["perfmon", "out"].contains(&name.as_str())
             || [".csv", ".db", ".yaml", ".csv.gz"]
                 .iter()
                 .any(|end| name.ends_with(end))
             || name == "log.txt";
-        if !ours {
-            continue;
+        if ours {
+            files::remove(directory, &name)?;
         }
-        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let result = match is_directory {
-            true => fs::remove_dir_all(&path),
-            false => fs::remove_file(&path),
-        };
-        result.map_err(|error| failed(&path, &error))?;
     }
     Ok(())
 }
@@ -56,16 +47,16 @@ pub(super) fn clear(directory: &Path) -> Result<(), Failure> {
 /// definitions.
 pub(super) fn perfmon(directory: &Path, plan: &Plan) -> Result<Option<PathBuf>, Failure> {
     let below = directory.join("perfmon");
-    fs::create_dir_all(&below).map_err(|error| failed(&below, &error))?;
+    files::make(&below)?;
     for (place, group) in plan.groups.iter().enumerate() {
         let text = format!("jobs:\n- pmc: [{}]\n", group.join(", "));
-        file(&below.join(format!("pmc_perf_{place}.yaml")), &text)?;
+        files::write(&below.join(format!("pmc_perf_{place}.yaml")), &text)?;
     }
     if plan.definitions.is_empty() {
         return Ok(None);
     }
     let path = below.join("counter_def_0.yaml");
-    file(&path, &plan.definitions)?;
+    files::write(&path, &plan.definitions)?;
     Ok(Some(path))
 }
 
@@ -75,7 +66,7 @@ pub(super) fn system(directory: &Path, rows: &[(String, String)]) -> Result<(), 
     let mut text = String::new();
     push(&mut text, &names);
     push(&mut text, &values);
-    file(&directory.join("sysinfo.csv"), &text)
+    files::write(&directory.join("sysinfo.csv"), &text)
 }
 
 /// The value of an option.
@@ -117,7 +108,7 @@ pub(super) fn configuration(
             }
         }
     }
-    file(&directory.join("profiling_config.yaml"), &text)
+    files::write(&directory.join("profiling_config.yaml"), &text)
 }
 
 /// Writes `pmc_perf.csv`: a line for each dispatch, with AMD's columns in AMD's order. A counter's
@@ -142,7 +133,7 @@ pub(super) fn dispatches(
         field::WAVE,
     ];
     const KERNEL: &str = "Kernel_ID";
-    let wrong = |error: std::io::Error| failed(path, &error);
+    let wrong = |error: WriteError| files::failed(&error);
     let behind = [
         field::CORRELATION,
         KERNEL,
@@ -160,10 +151,10 @@ pub(super) fn dispatches(
     headings.extend(&counters);
     headings.extend([field::START, field::END, field::GROUP, field::SHARED]);
     let headings: Vec<String> = headings.into_iter().map(str::to_owned).collect();
-    let mut out = BufWriter::new(fs::File::create(path).map_err(wrong)?);
+    let mut out = OneFile::create(path).map_err(wrong)?;
     let mut line = String::new();
     push(&mut line, &headings);
-    out.write_all(line.as_bytes()).map_err(wrong)?;
+    out.put(line.as_bytes()).map_err(wrong)?;
     let number = |column: Option<&Column>, row: usize| match column.map(|column| column.get(row)) {
         Some(value) if value.is_finite() => format!("{value}"),
         _ => String::new(),
@@ -193,9 +184,9 @@ pub(super) fn dispatches(
         words.push(number(frame.named(field::SHARED), row));
         line.clear();
         push(&mut line, &words);
-        out.write_all(line.as_bytes()).map_err(wrong)?;
+        out.put(line.as_bytes()).map_err(wrong)?;
     }
-    out.flush().map_err(wrong)
+    out.finish().map_err(wrong)
 }
 
 /// Returns the numbers of the groups that have a dispatch's values. A dispatch of a running process

@@ -1,8 +1,7 @@
 //! Comma-separated files of millions of lines, read in one pass with a small buffer.
 
-#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
-
 use super::{unreadable, unusable};
+use crate::files;
 use crate::frame::{Column, Filling, Frame, Names, field};
 use midair_failure::Failure;
 use std::collections::HashSet;
@@ -37,7 +36,7 @@ pub(crate) struct Lines<'p> {
 
 impl<'p> Lines<'p> {
     pub(crate) fn open(path: &'p Path) -> Result<Lines<'p>, Failure> {
-        let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+        let file = files::open(path).map_err(|error| unreadable(path, &error))?;
         Ok(Lines {
             path,
             file,

@@ -1,21 +1,20 @@
 //! Reports as a database in AMD's schema 2.4.0. Values that AMD's schema has no place for are
 //! additional rows of values with names of their own: `N`, `Coverage`, `Half Width 95`.
 
-#![expect(clippy::disallowed_methods, reason = "the user names the file")]
-
-use super::files::{push, unwritable};
+use super::files::push;
 use super::text::number;
 use super::{Entry, Options, Report, report};
 use crate::architecture::Source;
+use crate::files::{self, unwritable};
 use crate::frame::field;
 use crate::read::Workload;
 use crate::select::{Blocks, Dispatches};
 use midair_failure::Failure;
+use midair_output::files::OneFile;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OpenFlags, params};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The schema that is written.
@@ -46,19 +45,23 @@ pub struct Job<'a> {
 /// # Errors
 /// When the file cannot be written.
 pub fn write(path: &Path, jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
-    // Write under another name first, so that a reader never finds half a file.
-    let mut new = path.as_os_str().to_owned();
-    new.push(format!(".{}", std::process::id()));
-    let new = PathBuf::from(new);
-    let _ = fs::remove_file(&new);
-    let result = Connection::open(&new)
-        .and_then(|connection| fill(&connection, jobs, options))
-        .map_err(|error| unwritable(path, &error))
-        .and_then(|()| fs::rename(&new, path).map_err(|error| unwritable(path, &error)));
-    if result.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    result
+    // The file gets its name when it is complete, so that a reader never finds half of it.
+    let (mut set, file) = OneFile::reserve(path).map_err(|error| files::failed(&error))?;
+    // The file was just made, and in another user's directory it may have been replaced since.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    Connection::open_with_flags(file.resolved(), flags)
+        .and_then(|connection| {
+            // What SQLite would keep beside the file could be anywhere.
+            connection.pragma_update(None, "journal_mode", "MEMORY")?;
+            fill(&connection, jobs, options)
+        })
+        .map_err(|error| unwritable(path, &error))?;
+    set.add_reserved(file);
+    set.commit()
+        .map(drop)
+        .map_err(|error| files::failed(&error))
 }
 
 /// Writes each view as a file of comma-separated values.
@@ -73,7 +76,7 @@ pub fn views(
     let wrong = |error: rusqlite::Error| unwritable(directory, &error);
     let connection = Connection::open_in_memory().map_err(wrong)?;
     fill(&connection, jobs, options).map_err(wrong)?;
-    let mut files = Vec::new();
+    let mut written = Vec::new();
     for view in VIEWS {
         let mut statement = connection
             .prepare(&format!("SELECT * FROM {view}"))
@@ -97,10 +100,10 @@ pub fn views(
             push(&mut text, &words);
         }
         let file = directory.join(format!("{view}.csv"));
-        fs::write(&file, text).map_err(|error| unwritable(&file, &error))?;
-        files.push(file);
+        files::write(&file, &text)?;
+        written.push(file);
     }
-    Ok(files)
+    Ok(written)
 }
 
 fn object<'t>(pairs: impl Iterator<Item = (&'t String, &'t String)>) -> String {

@@ -1,25 +1,18 @@
 //! Reports as comma-separated files, one for each table.
 
-#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
-
 use super::text::number;
 use super::{Entry, Report};
-use midair_failure::{Failure, Kind};
-use std::fs;
+use crate::files;
+use midair_failure::Failure;
 use std::path::{Path, PathBuf};
-
-/// Returns the failure to write a file.
-pub(crate) fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(Kind::Output, format!("{}: {error}", path.display()))
-}
 
 /// Writes a report's tables into a directory. Returns the files.
 ///
 /// # Errors
 /// When a file cannot be written.
 pub fn write(directory: &Path, report: &Report) -> Result<Vec<PathBuf>, Failure> {
-    fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
-    let mut files = Vec::new();
+    files::make(directory)?;
+    let mut written = Vec::new();
     for sheet in &report.sheets {
         if !sheet.has_values() {
             continue;
@@ -80,10 +73,10 @@ pub fn write(directory: &Path, report: &Report) -> Result<Vec<PathBuf>, Failure>
             }
             push(&mut text, &row);
         }
-        fs::write(&file, text).map_err(|error| unwritable(&file, &error))?;
-        files.push(file);
+        files::write(&file, &text)?;
+        written.push(file);
     }
-    Ok(files)
+    Ok(written)
 }
 
 /// Appends a line.

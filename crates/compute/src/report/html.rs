@@ -4,16 +4,12 @@
 //! roofline where its values are known, all tables, and a table of kernels that is filtered as one
 //! types.
 
-#![expect(clippy::disallowed_methods, reason = "the user names the file")]
-
-use super::files::unwritable;
 use super::text::{field, is_marked};
 use super::{Entry, Line, Options, Report, Sheet, roofline};
 use crate::architecture::{Source, Style};
 use crate::read::Workload;
 use midair_failure::Failure;
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 
 const STYLE: &str = include_str!("html/page.css");
@@ -24,7 +20,7 @@ const SCRIPT: &str = include_str!("html/page.js");
 /// # Errors
 /// When the file cannot be written.
 pub fn write(path: &Path, jobs: &[(&Workload, &Report)], options: &Options) -> Result<(), Failure> {
-    fs::write(path, page(jobs, options)).map_err(|error| unwritable(path, &error))
+    crate::files::write(path, &page(jobs, options))
 }
 
 /// Escapes a text for HTML. Characters that would reverse the order of text are replaced.

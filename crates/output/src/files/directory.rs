@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
@@ -131,6 +131,24 @@ impl Directory {
     /// as long as this value lives, and no part of a message.
     pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
         self.handle.join(name)
+    }
+
+    /// Makes an empty file that has its name at once, for this user alone. A file or link that has the
+    /// name is removed.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn create(&self, name: &str) -> io::Result<File> {
+        match std::fs::remove_file(self.at(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.at(name))
     }
 
     /// Returns the directory as a place.

@@ -1,7 +1,7 @@
 //! A single file that the user names.
 
 use super::directory::{Directory, our_uid};
-use super::{FileSet, OutputFile, WriteError};
+use super::{FileSet, OutputFile, ReservedFile, WriteError};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use std::ffi::{OsStr, OsString};
@@ -52,6 +52,27 @@ impl OneFile {
                 Ok(OneFile(Kind::New(set, file)))
             }
         }
+    }
+
+    /// Begins a file that something else opens by its temporary name. Returns also the set that gives
+    /// it its name.
+    ///
+    /// # Errors
+    /// As [`OneFile::create`]; unsupported for a device.
+    pub fn reserve(path: &Path) -> Result<(FileSet, ReservedFile), WriteError> {
+        let failed = |source| WriteError::File {
+            path: path.to_owned(),
+            source,
+        };
+        let (directory, name) = match find(path).map_err(failed)? {
+            Found::Name(directory, name) => (directory, name),
+            Found::Open(_) => return Err(failed(io::ErrorKind::Unsupported.into())),
+        };
+        let name = name.to_str().ok_or(io::ErrorKind::InvalidFilename);
+        let name = name.map_err(|error| failed(error.into()))?;
+        let set = FileSet::within(directory, String::new());
+        let file = set.reserve(name)?;
+        Ok((set, file))
     }
 
     /// Writes a whole file.
