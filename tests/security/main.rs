@@ -4,6 +4,7 @@
 //! one program, so that it is linked only once.
 
 mod commands;
+mod compute;
 mod files;
 mod installed;
 mod limits;

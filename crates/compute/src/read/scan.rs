@@ -6,8 +6,7 @@
 //! file may have, such as a log that was not merged into it, is left to SQLite: see
 //! [`Table::find`]. (Source: the file format, sqlite.org/fileformat2.html.)
 
-#![expect(clippy::disallowed_methods, reason = "the user names the directory")]
-
+use crate::files;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 use std::fs::File;
@@ -131,6 +130,8 @@ struct Table {
     chunk: Vec<u8>,
     /// First byte of the chunk in the file.
     at: u64,
+    /// How many pages were read that continue rows.
+    further: std::cell::Cell<u64>,
 }
 
 impl Table {
@@ -145,7 +146,7 @@ impl Table {
         let beside = |end: &str| {
             let mut name = path.as_os_str().to_owned();
             name.push(end);
-            std::fs::metadata(name).is_ok_and(|metadata| metadata.len() > 0)
+            files::state(name.as_ref()).is_some_and(|(bytes, _)| bytes > 0)
         };
         if beside("-wal") || beside("-journal") {
             return Ok(None);
@@ -182,7 +183,7 @@ impl Table {
         if keys == 1 {
             numbers.extend(number);
         }
-        let file = File::open(path)?;
+        let file = files::open(path)?;
         let mut head = [0; 100];
         file.read_exact_at(&mut head, 0)?;
         let page = match u16::from_be_bytes([head[16], head[17]]) {
@@ -209,6 +210,7 @@ impl Table {
             width: columns.len(),
             chunk: Vec::new(),
             at: 0,
+            further: 0.into(),
         }))
     }
 
@@ -335,6 +337,11 @@ impl Table {
         let mut page = vec![0; self.used];
         while (bytes.len() as u64) < size {
             if next == 0 || next > self.pages {
+                return Err(Trouble::Damaged);
+            }
+            // Each page continues one row.
+            self.further.set(self.further.get() + 1);
+            if self.further.get() > self.pages {
                 return Err(Trouble::Damaged);
             }
             self.file
@@ -512,6 +519,34 @@ mod tests {
         }
     }
 
+    /// A leaf may claim that many rows have one long text in common.
+    #[test]
+    fn a_page_that_continues_a_row_is_read_once() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("t.db");
+        let database = Connection::open(&path).unwrap();
+        // Of a row of this size the leaf has 39 bytes.
+        let make = "PRAGMA page_size = 512; CREATE TABLE t (long TEXT, a INTEGER);
+                    INSERT INTO t VALUES (printf('%.*c', 99601, 'x'), 7);";
+        database.execute_batch(make).unwrap();
+        let table = Table::find(&database, &path, "t", &["a"]).unwrap().unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let leaf = (table.root as usize - 1) * 512;
+        let pointer = [bytes[leaf + 8], bytes[leaf + 9]];
+        let rows = 50;
+        bytes[leaf + 4] = rows;
+        for row in 1..usize::from(rows) {
+            bytes[leaf + 8 + 2 * row..][..2].copy_from_slice(&pointer);
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let mut read = 0;
+        let error = table.rows(&mut |_: &[Cell]| read += 1).unwrap_err();
+        assert!(
+            matches!(error, Trouble::Damaged) && read == 1,
+            "{read}: {error:?}"
+        );
+    }
+
     #[test]
     fn damaged_pages_are_an_error_and_no_panic() {
         let temporary = tempfile::tempdir().unwrap();
@@ -552,6 +587,7 @@ mod tests {
                 width: 2,
                 chunk: Vec::new(),
                 at: 0,
+                further: 0.into(),
             };
             let mut rows = 0;
             let result = table.rows(&mut |_: &[Cell]| rows += 1);
