@@ -167,6 +167,73 @@ fn what_hosts_of_a_fleet_say_does_not_control_a_terminal() -> Result<()> {
     Ok(())
 }
 
+/// Point 11 of the second review: a name of 70,000 characters ended the command, and the summary of
+/// the other hosts with it.
+#[test]
+fn a_host_of_a_fleet_says_too_much() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir()?;
+    let (ssh, long) = (dir.path().join("ssh"), "n".repeat(70_000));
+    let screen = |name: &str, number: u64| {
+        let row = serde_json::json!({"name": name, "calls": number, "total_ns": number});
+        let head = serde_json::json!({"records": number, "lost": {"a": number, "b": number}, "without_times": number});
+        serde_json::json!({
+            "schema": 1, "processes": [head, head], "tables": [{"title": "Kernels", "rows": [row, row]}], "files": [name],
+        })
+    };
+    fs::write(dir.path().join("mad"), screen(&long, u64::MAX).to_string())?;
+    fs::write(dir.path().join("good"), screen("gemm", 10).to_string())?;
+    // The host is the word before the command.
+    let script = format!(
+        "#!/bin/sh\nfor word; do case $word in mad|good) cat {}/$word; exit 0;; esac; done\n",
+        dir.path().display()
+    );
+    fs::write(&ssh, script)?;
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755))?;
+    let mut fleet = command("midair")?;
+    fleet.args(["fleet", "--program", "/nowhere/midair", "--ssh"]);
+    fleet.arg(&ssh);
+    fleet.args(["mad", "good", "--", "attach", "1", "--duration", "100ms"]);
+    let exit = run(fleet, PATIENCE)?.success()?;
+    assert!(
+        exit.stdout.iter().any(|line| line.starts_with("gemm")),
+        "{exit}"
+    );
+    let longest = exit.stdout.iter().map(|line| line.chars().count()).max();
+    assert!(longest < Some(10_000), "{longest:?}");
+    Ok(())
+}
+
+/// Point 14: a command line of two million characters was printed whole.
+#[test]
+fn a_long_command_line_is_cut() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut long = std::process::Command::new(kit.program("two_gpus")?);
+    for _ in 0..12 {
+        long.arg("a".repeat(100_000));
+    }
+    let mut target = kit.start_command(long, "log", &[])?;
+    target.target.expect("ready")?;
+    let pid = target.target.pid().to_string();
+    for words in [
+        &["ps"][..],
+        &["ps", "--json"],
+        &["ps", "--all"],
+        &["doctor", &pid],
+    ] {
+        let mut midair = command("midair")?;
+        midair.args(words);
+        let exit = run(midair, PATIENCE)?;
+        let text = exit.to_string();
+        let run = text.split(|c| c != 'a').map(str::len).max();
+        assert!(run < Some(10_000), "{words:?}: {run:?}");
+        if words == ["ps", "--json"] {
+            assert!(text.contains("aaa\u{2026}"), "{words:?}");
+        }
+    }
+    Ok(())
+}
+
 /// A workload directory of a program whose kernels, machine and files have such names.
 #[test]
 fn names_in_a_workload_do_not_control_a_terminal() -> Result<()> {

@@ -128,6 +128,16 @@ fn short(failure: &Failure) -> &'static str {
     }
 }
 
+/// The most characters of a command line that are shown. A process may have two million of them.
+const LONGEST: usize = 4096;
+
+fn shortened(command: &str) -> String {
+    match command.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", command.get(..end).unwrap_or_default()),
+        None => command.to_owned(),
+    }
+}
+
 /// The columns that a narrow terminal does without, the first of them first: THREADS, USER, AGE,
 /// ATTACHED.
 const SPARE: [usize; 4] = [3, 1, 4, 5];
@@ -155,7 +165,7 @@ fn table(
         let command = if found.command.is_empty() {
             format!("[{}]", found.name)
         } else {
-            found.command.clone()
+            shortened(&found.command)
         };
         [
             pid,
@@ -251,7 +261,7 @@ fn process(listed: &Listed) -> Value {
         "inner_pid": listed.inner_pid.map(Pid::get),
         "uid": found.uid,
         "name": found.name,
-        "command": found.command,
+        "command": shortened(&found.command),
         "threads": listed.threads,
         "started": started.as_secs(),
         "runtimes": runtimes,

@@ -11,6 +11,14 @@ use super::host::Answer;
 const SCHEMA: u32 = 1;
 /// The number of rows of each table.
 const ROWS: usize = 10;
+/// The most characters of a cell that are shown, and of a name that rows are added up by. Hosts say
+/// what they like.
+const CELL: usize = 120;
+const NAME: usize = 4096;
+/// The most tables, rows of a table and files of a host that count.
+const TABLES: usize = 32;
+const KEPT: usize = 1 << 16;
+const FILES: usize = 256;
 
 /// Returns the exit code of the whole command, which is that of the hosts where they agree.
 pub(super) fn code(answers: &[Answer]) -> u8 {
@@ -37,11 +45,12 @@ fn recorded(screen: &Value) -> Recorded {
     for head in screen["processes"].as_array().into_iter().flatten() {
         let number = |name: &str| head[name].as_u64().unwrap_or(0);
         all.processes += 1;
-        all.records += number("records");
-        all.untimed += number("without_times");
+        all.records = all.records.saturating_add(number("records"));
+        all.untimed = all.untimed.saturating_add(number("without_times"));
         all.longest_stop = all.longest_stop.max(number("longest_stop_ns"));
         let lost = head["lost"].as_object().into_iter().flatten();
-        all.lost += lost.filter_map(|(_, count)| count.as_u64()).sum::<u64>();
+        let lost = lost.filter_map(|(_, count)| count.as_u64());
+        all.lost = lost.fold(all.lost, u64::saturating_add);
     }
     all
 }
@@ -63,21 +72,27 @@ fn tables(answers: &[Answer]) -> Vec<(String, BTreeMap<String, Row>)> {
         let screen = answer.screen.as_ref();
         let of_host = screen.and_then(|screen| screen["tables"].as_array());
         for table in of_host.into_iter().flatten() {
-            let title = table["title"].as_str().unwrap_or_default();
-            let known = tables.iter().position(|(other, _)| other == title);
+            let title = cut(table["title"].as_str().unwrap_or_default(), NAME);
+            let known = tables.iter().position(|(other, _)| *other == title);
             let at = known.unwrap_or(tables.len());
             if known.is_none() {
-                tables.push((title.to_owned(), BTreeMap::new()));
+                if at == TABLES {
+                    continue;
+                }
+                tables.push((title, BTreeMap::new()));
             }
             let Some((_, rows)) = tables.get_mut(at) else {
                 continue;
             };
             for row in table["rows"].as_array().into_iter().flatten() {
                 let number = |name: &str| row[name].as_u64().unwrap_or(0);
-                let name = row["name"].as_str().unwrap_or_default();
-                let sum = rows.entry(name.to_owned()).or_default();
-                sum.calls += number("calls");
-                sum.total += number("total_ns");
+                let name = cut(row["name"].as_str().unwrap_or_default(), NAME);
+                if rows.len() == KEPT && !rows.contains_key(&name) {
+                    continue;
+                }
+                let sum = rows.entry(name).or_default();
+                sum.calls = sum.calls.saturating_add(number("calls"));
+                sum.total = sum.total.saturating_add(number("total_ns"));
                 sum.hosts += 1;
                 let mean = number("total_ns") / number("calls").max(1);
                 if mean >= sum.slowest.0 {
@@ -173,9 +188,10 @@ pub(super) fn lines(answers: &[Answer], attaches: bool) -> Vec<String> {
     for answer in answers {
         let screen = answer.screen.as_ref();
         let files = screen.and_then(|screen| screen["files"].as_array());
-        for file in files.into_iter().flatten().filter_map(Value::as_str) {
+        let files = files.into_iter().flatten().filter_map(Value::as_str);
+        for file in files.take(FILES) {
             // The form is that of scp and rsync.
-            out.push(format!("{}:{file}", answer.host));
+            out.push(format!("{}:{}", answer.host, cut(file, NAME)));
         }
     }
     out
@@ -241,8 +257,19 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// Aligns columns, the first to the left and the others to the right.
+/// Returns a text with at most so many characters, marked where it was cut.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Aligns columns, the first to the left and the others to the right. Cells are cut. No width is a
+/// formatter's, whose greatest is 65,535.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    let cut_row = |row: &Vec<String>| row.iter().map(|cell| cut(cell, CELL)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(cut_row).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
@@ -252,9 +279,12 @@ fn aligned(rows: &[Vec<String>]) -> Vec<String> {
         .collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(column, (cell, width))| match column {
-            0 => format!("{cell:width$}"),
-            _ => format!("{cell:>width$}"),
+        let cells = cells.map(|(column, (cell, width))| {
+            let space = " ".repeat(width.saturating_sub(cell.chars().count()));
+            match column {
+                0 => format!("{cell}{space}"),
+                _ => format!("{space}{cell}"),
+            }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
@@ -278,6 +308,35 @@ mod tests {
             })),
             ..Answer::default()
         }
+    }
+
+    /// One host says what it likes; the summary of the others is there.
+    #[test]
+    fn a_hosts_words_have_no_length_and_its_numbers_no_end() {
+        let long = "n".repeat(70_000);
+        let mut mad = answer("mad", Some(0), u64::MAX, u64::MAX);
+        let row = json!({"name": long, "calls": u64::MAX, "total_ns": u64::MAX});
+        mad.screen = Some(json!({
+            "processes": [
+                {"records": u64::MAX, "lost": {"a": u64::MAX, "b": u64::MAX}, "without_times": u64::MAX},
+                {"records": u64::MAX, "lost": {"a": 1}, "without_times": u64::MAX},
+            ],
+            "tables": [{"title": long, "rows": [row, row]}, {"title": "Kernels", "rows": [row]}],
+            "files": vec!["f"; 10_000],
+        }));
+        mad.failure = Some(long.clone());
+        let answers = [answer("a", Some(0), 10, 20_000), mad.clone(), mad];
+        let said = lines(&answers, true);
+        assert!(
+            said.iter().any(|line| line.starts_with("gemm")),
+            "{said:#?}"
+        );
+        assert!(said.iter().all(|line| line.chars().count() < 1000));
+        assert!(said.len() < 1000);
+        assert_eq!(
+            document(&answers)["tables"][1]["rows"][0]["calls"],
+            u64::MAX
+        );
     }
 
     #[test]
