@@ -1,12 +1,14 @@
 //! `librocprofiler-register.so.0`: the C names over `midair-register`, and nothing else.
 //!
-//! It exports the functions of AMD's header, those that SDKs and injectors look up by name, and the
-//! five names of the first generation of attaching (docs/sources.md#register). Of these five,
+//! It exports the functions of AMD's header, those that SDKs and injectors look up by name, what
+//! newer runtimes are linked against (`correlation`, a callback), and the five names of the first generation of attaching (docs/sources.md#register). Of these five,
 //! `attach` and `detach` are forwarded ([`pass`]).
 
+#[cfg(not(midair_sanitized))]
+pub mod correlation;
 pub mod pass;
 
-use midair_register::{Code, LibraryId, info};
+use midair_register::{Code, LibraryId, activation, info};
 use std::ffi::{c_char, c_int, c_void};
 
 /// The boundary between C and Rust: a panic becomes the general error.
@@ -60,6 +62,20 @@ pub unsafe extern "C" fn rocprofiler_register_iterate_registration_info(
 ) -> u32 {
     // SAFETY: the caller's promise is the same.
     edge(|| unsafe { midair_register::iterate(callback, data) })
+}
+
+/// Calls back once when a tool becomes active. See [`activation::register`].
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocprofiler_register_runtime_tool_activation_callback(
+    name: *const c_char,
+    callback: Option<activation::Callback>,
+    data: *mut c_void,
+) -> u32 {
+    // SAFETY: the caller's promise is the same.
+    edge(|| unsafe { activation::register(name, callback, data) })
 }
 
 /// Hands over to the SDK the tables that it has not received yet.

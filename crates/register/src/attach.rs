@@ -77,6 +77,14 @@ fn attachable() -> bool {
 /// `settings` is null or an environment buffer. `tool` is null, or a NUL-terminated path or list of
 /// paths. An invalid address is detected without dereferencing it.
 pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
+    let code = begin(settings, tool);
+    if code == Code::Success {
+        crate::activation::activate(crate::activation::ATTACH);
+    }
+    code
+}
+
+fn begin(settings: *const c_char, tool: *const c_char) -> Code {
     let Ok(_held) = lock::take(Which::Operation) else {
         return Code::Deadlock;
     };

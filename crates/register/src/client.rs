@@ -16,13 +16,13 @@ pub struct Client {
 /// All libraries that may register. A library's position is its index, from which its handles are
 /// made.
 ///
-/// Source: `docs/sources.md#register`. `hsa` also admits major version 1 here, which is the one
-/// that AMD ships.
+/// Source: `docs/sources.md#register`. As in AMD's library, `hsa` does not admit major version 1,
+/// although AMD ships that one: secure mode refuses it.
 pub static CLIENTS: [Client; 10] = [
     Client {
         name: c"hsa",
         stem: "libhsa-runtime64.so.",
-        majors: '1'..='9',
+        majors: '2'..='9',
     },
     Client {
         name: c"hip",
@@ -135,6 +135,7 @@ mod tests {
         ] {
             assert!(!file_name_fits(hip, bad), "{bad}");
         }
-        assert!(file_name_fits(&CLIENTS[HSA], "libhsa-runtime64.so.1.18.0"));
+        assert!(file_name_fits(&CLIENTS[HSA], "libhsa-runtime64.so.2.1.0"));
+        assert!(!file_name_fits(&CLIENTS[HSA], "libhsa-runtime64.so.1.2.3"));
     }
 }

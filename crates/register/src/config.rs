@@ -64,6 +64,11 @@ pub fn sdk_path() -> Option<CString> {
     chosen(c"ROCPROFILER_REGISTER_LIBRARY")
 }
 
+/// `LD_LIBRARY_PATH`: the loader's directories.
+pub fn library_path() -> Option<CString> {
+    chosen(c"LD_LIBRARY_PATH")
+}
+
 /// Whether the SDK is to be loaded at the first registration although nothing in the process asks
 /// for it.
 pub fn force_load() -> bool {

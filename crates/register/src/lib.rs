@@ -19,6 +19,7 @@
 //! Tables and loaded libraries survive a `fork`. The listener thread and the owners of locks do
 //! not; those words lie in a page that the kernel wipes in the child ([`lock`]).
 
+pub mod activation;
 mod admit;
 pub mod attach;
 pub mod bounded;

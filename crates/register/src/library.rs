@@ -234,6 +234,33 @@ pub fn visible_sdk() -> Option<Sdk> {
 /// Returns the SDK: the one in use, a visible one, or one that is loaded now. If
 /// `ROCPROFILER_REGISTER_LIBRARY` is set, it names the only candidate for loading.
 pub fn sdk() -> Option<Sdk> {
+    sdk_of(Vec::new())
+}
+
+/// As [`sdk`], for a program that is profiled from its start: as in AMD's library, the directories
+/// of `LD_LIBRARY_PATH` precede the one that contains this library. An attach needs the SDK of its
+/// own release instead.
+pub fn sdk_at_start() -> Option<Sdk> {
+    sdk_of(in_library_path(config::library_path().as_deref(), SDK_STEM))
+}
+
+/// Returns the files with this stem in the directories of a search path.
+fn in_library_path(path: Option<&CStr>, stem: &str) -> Vec<CString> {
+    let bytes = path.map_or(&[][..], CStr::to_bytes);
+    let directories = bytes
+        .split(|b| matches!(b, b':' | b';'))
+        .filter(|directory| !directory.is_empty());
+    directories
+        .flat_map(|directory| {
+            let directory = Path::new(OsStr::from_bytes(directory));
+            [".so.1", ".so", ".so.0"].map(|suffix| directory.join(format!("{stem}{suffix}")))
+        })
+        .filter(|file| file.is_file())
+        .filter_map(|file| c_path(&file))
+        .collect()
+}
+
+fn sdk_of(first: Vec<CString>) -> Option<Sdk> {
     if let Some(sdk) = visible_sdk() {
         return Some(sdk);
     }
@@ -244,7 +271,11 @@ pub fn sdk() -> Option<Sdk> {
                 own_directory().and_then(|f| c_path(&f.join(OsStr::from_bytes(named.to_bytes()))));
             std::iter::once(named).chain(beside).collect()
         }
-        None => candidates(SDK_STEM, SDK_STEM),
+        None => {
+            let mut all = first;
+            all.extend(candidates(SDK_STEM, SDK_STEM));
+            all
+        }
     };
     for path in &paths {
         let Some(library) = Library::open(path) else {

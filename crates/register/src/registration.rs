@@ -1,5 +1,6 @@
 //! Registration: runtimes register their tables, and SDKs receive the tables that are kept.
 
+use crate::activation;
 use crate::client::{self, CLIENTS};
 use crate::code::{self, Code};
 use crate::config;
@@ -28,6 +29,22 @@ pub struct LibraryId {
 /// `name` is null or NUL-terminated; `tables` is null or points to `length` table addresses that
 /// stay valid as long as the process; `id` is null or writable.
 pub unsafe fn library_api_table(
+    name: *const c_char,
+    import: *const c_void,
+    version: u32,
+    tables: *const *mut c_void,
+    length: u64,
+    id: *mut LibraryId,
+) -> Code {
+    // SAFETY: the caller's promise is the same.
+    let code = unsafe { register(name, import, version, tables, length, id) };
+    if code == Code::Success {
+        activation::activate(activation::STARTUP);
+    }
+    code
+}
+
+unsafe fn register(
     name: *const c_char,
     import: *const c_void,
     version: u32,
@@ -105,7 +122,7 @@ fn sdk_for_registration() -> Option<Sdk> {
     if !config::force_load() && !library::tool_is_visible() {
         return None;
     }
-    let sdk = library::sdk();
+    let sdk = library::sdk_at_start();
     if sdk.is_none() {
         // AMD's library ends the process here.
         say(

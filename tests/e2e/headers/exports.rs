@@ -76,6 +76,7 @@ const LIBRARIES: [(&str, &[&str], &[&str]); 5] = [
             "rocprofiler_register_invoke_all_registrations",
             "rocprofiler_register_invoke_nonpropagated_registrations",
             "rocprofiler_register_invoke_reattach",
+            "rocprofiler_register_runtime_tool_activation_callback",
         ],
     ),
 ];

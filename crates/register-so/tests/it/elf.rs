@@ -2,7 +2,7 @@
 
 use crate::common::{self, elf};
 
-const EXPORTED: [&str; 12] = [
+const EXPORTED: [&str; 13] = [
     // AMD's 0.6.0 exports these seven.
     "rocprofiler_register_attach",
     "rocprofiler_register_detach",
@@ -11,6 +11,8 @@ const EXPORTED: [&str; 12] = [
     "rocprofiler_register_invoke_nonpropagated_registrations",
     "rocprofiler_register_iterate_registration_info",
     "rocprofiler_register_library_api_table",
+    // Newer runtimes are linked against it.
+    "rocprofiler_register_runtime_tool_activation_callback",
     // The first generation of attaching (`docs/sources.md#register`).
     "rocprofiler_call_client_detach",
     "rocprofiler_call_client_reattach",
@@ -22,7 +24,17 @@ const EXPORTED: [&str; 12] = [
 #[test]
 fn the_library_is_what_it_must_be() {
     let data = std::fs::read(common::built()).unwrap();
-    elf::check(&elf::read(&data), "librocprofiler-register.so.0", &EXPORTED);
+    let found = elf::read(&data);
+    elf::check(&found, "librocprofiler-register.so.0", &EXPORTED);
+    let per_thread: Vec<&str> = found.per_thread.iter().map(String::as_str).collect();
+    assert_eq!(
+        per_thread,
+        [
+            "rocp_reg_active_corr_id",
+            "rocp_reg_auto_depth_",
+            "rocp_reg_auto_stack_"
+        ]
+    );
 }
 
 #[test]

@@ -320,6 +320,97 @@ fn secure_mode_requires_the_right_file() {
 }
 
 #[test]
+fn secure_mode_refuses_the_major_versions_that_amd_refuses() {
+    let hsa = ["-DNAME=hsa"];
+    let home = Home::new()
+        .with("libhsa-runtime64.so.2.1.0", "runtime.c", &hsa)
+        .with("libhsa-runtime64.so.1.2.3", "runtime.c", &hsa);
+    let secure = [("ROCPROFILER_REGISTER_SECURE", "1")];
+    for (file, code) in [
+        ("libhsa-runtime64.so.2.1.0", 1),
+        ("libhsa-runtime64.so.1.2.3", 5),
+    ] {
+        assert_eq!(
+            home.run(&secure, &[&format!("load:{file}")]),
+            [format!("  runtime: hsa {code}"), "load ok".to_owned()]
+        );
+    }
+}
+
+/// As in AMD's library: the directories of LD_LIBRARY_PATH precede the one of the register library
+/// where a program is profiled from its start.
+#[test]
+fn the_sdk_of_the_search_path_precedes_the_one_in_our_directory() {
+    let home = Home::new()
+        .with("librocprofiler-sdk.so.1", "sdk.c", &["-DATTACH"])
+        .with("libtool.so", "tool.c", &[]);
+    let other = home.path("other");
+    std::fs::create_dir(&other).unwrap();
+    // Its table function refuses, which tells it from the one in our directory.
+    let refusing = source("runtime.c");
+    let file = other.join("librocprofiler-sdk.so");
+    compile(&[
+        "-shared",
+        "-fPIC",
+        "-DSDK_THAT_REFUSES",
+        "-o",
+        file.to_str().unwrap(),
+        &refusing,
+    ]);
+    let list = format!(":{}/absent:{}", home.path("").display(), other.display());
+    let tool = ("ROCP_TOOL_LIBRARIES", "libtool.so");
+    // Without the file in the search path, ours is used.
+    let lines = home.run(&[tool], &["add:hip"]);
+    assert_eq!(lines.last().unwrap(), "add hip 0 8", "{lines:?}");
+    let lines = home.run(&[tool, ("LD_LIBRARY_PATH", &list)], &["add:hip"]);
+    assert_eq!(lines.last().unwrap(), "add hip 6 8", "{lines:?}");
+}
+
+#[test]
+fn runtimes_of_newer_releases_load_and_are_called_when_a_tool_is_active() {
+    let home = Home::new()
+        .with("libnewer.so", "newer.c", &[])
+        .with("librocprofiler-sdk.so.1", "sdk.c", &["-DATTACH"])
+        .with("libtool.so", "tool.c", &[]);
+    let loaded = [
+        "  newer: 0 0 0 8",
+        "  newer: fresh 1 kept 1",
+        "  newer: fresh 1 kept 1",
+        "load ok",
+    ];
+    let active = |lines: &[String]| -> Vec<String> {
+        let about = lines.iter().filter(|line| line.contains(" active "));
+        about.cloned().collect()
+    };
+    assert_eq!(home.run(&[], &["load:libnewer.so", "add:hip"])[..4], loaded);
+    let tool = [("ROCP_TOOL_LIBRARIES", "libtool.so")];
+    let lines = home.run(&tool, &["load:libnewer.so", "add:hip", "add:hsa"]);
+    assert_eq!(lines[..4], loaded);
+    let both = ["  newer: one active 1", "  newer: two active 1"];
+    assert_eq!(active(&lines), both);
+    // A runtime that comes later is called at once.
+    let lines = home.run(&tool, &["add:hip", "load:libnewer.so", "add:hsa"]);
+    assert_eq!(active(&lines), both);
+    assert!(active(&home.run(&[], &["load:libnewer.so", "add:hip"])).is_empty());
+    let home = Home::new()
+        .with("libnewer.so", "newer.c", &[])
+        .with("librocprofiler-sdk.so", "sdk.c", &["-DATTACH", "-DOURS"])
+        .with("libtool.so", "tool.c", &[]);
+    let words = [
+        "load:libnewer.so",
+        "add:hip",
+        "attach-plain:libtool.so",
+        "attach-plain:libtool.so",
+    ];
+    let lines = home.run(&[], &words);
+    assert_eq!(
+        active(&lines),
+        both.map(|line| line.replace('1', "2")),
+        "{lines:?}"
+    );
+}
+
+#[test]
 fn a_tool_named_at_the_start_gets_each_table_as_it_comes() {
     let home = Home::new()
         .with("librocprofiler-sdk.so.1", "sdk.c", &["-DATTACH"])

@@ -20,6 +20,8 @@ pub struct Properties {
     pub newest_glibc: (u32, u32),
     pub own_versions: usize,
     pub functions_only: bool,
+    /// Variables that each thread has.
+    pub per_thread: BTreeSet<String>,
 }
 
 /// Reads them.
@@ -39,6 +41,7 @@ pub fn read(data: &[u8]) -> Properties {
         newest_glibc: (0, 0),
         own_versions: 0,
         functions_only: true,
+        per_thread: BTreeSet::new(),
     };
 
     let strings = {
@@ -72,10 +75,15 @@ pub fn read(data: &[u8]) -> Properties {
 
     for symbol in file
         .dynamic_symbols()
-        .filter(|s| s.is_definition() && s.is_global())
+        .filter(|s| !s.is_undefined() && s.is_global())
     {
+        let name = symbol.name().unwrap().to_owned();
+        if symbol.kind() == object::SymbolKind::Tls {
+            found.per_thread.insert(name);
+            continue;
+        }
         found.functions_only &= symbol.kind() == object::SymbolKind::Text;
-        found.exported.insert(symbol.name().unwrap().to_owned());
+        found.exported.insert(name);
     }
 
     if let Some((mut needs, link)) = sections.gnu_verneed(endian, data).unwrap() {
