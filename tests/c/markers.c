@@ -5,6 +5,7 @@
 //   named N       N times: range "first", in it vadd, range "second" with scale, and vadd again; then vadd in no range
 //   open, shut    begins, and ends, one range of each sort
 //   deep N        N levels of ranges
+//   forget N      N ranges that stay open, each with one in it
 //   long N        a mark with a message of N bytes
 //   small         one call of each function of the tables for control and names
 //   tid           "tid TID"
@@ -109,6 +110,12 @@ int main(int argc, char **argv) {
     } else if (sscanf(line, "deep %u", &number) == 1) {
       for (unsigned n = 0; n < number; n++) roctxRangePushA("level");
       for (unsigned n = 0; n < number; n++) roctxRangePop();
+    } else if (sscanf(line, "forget %u", &number) == 1) {
+      for (unsigned n = 0; n < number; n++) {
+        roctxRangePushA("forgotten");
+        roctxRangePushA("good");
+        roctxRangePop();
+      }
     } else if (sscanf(line, "long %u", &number) == 1) {
       if (!(text = malloc(number + 1))) fail("malloc failed");
       memset(text, 'x', number);

@@ -197,10 +197,22 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
     tell(&mut target, "deep 200")?;
     tell(&mut target, "nest 1")?;
     let traced = attacher.detach()?.code(32)?;
-    assert_eq!(by_function(&traced.markers()?)["level"], 128);
-    assert_eq!(traced.markers()?.len(), 128 + 4);
+    // The outermost ones are left out, 16 at a time.
+    assert_eq!(by_function(&traced.markers()?)["level"], 120);
+    assert_eq!(traced.markers()?.len(), 120 + 4);
     assert!(
-        said(&traced).contains("72 ROCTx ranges exceeded the limit"),
+        said(&traced).contains("80 ROCTx ranges exceeded the limit"),
+        "{}",
+        said(&traced)
+    );
+
+    // A program that forgets to pop has its other ranges all the same.
+    let attacher = Attacher::start(pid, &words)?;
+    tell(&mut target, "forget 300")?;
+    let traced = attacher.detach()?.code(0)?;
+    assert_eq!(by_function(&traced.markers()?)["good"], 300);
+    assert!(
+        said(&traced).contains("ROCTx ranges that were pushed and not popped"),
         "{}",
         said(&traced)
     );

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-/// The maximum number of open ranges. Ranges beyond that are counted.
+/// The maximum number of open ranges. Where there are more, the older half is left out and counted:
+/// ranges that a program forgets to end are the oldest in the end.
 const MOST_OPEN: usize = 65_536;
 /// Maximum length of a message, in bytes.
 const MOST_TEXT: usize = 1024;
@@ -84,11 +85,10 @@ impl Markers {
     pub fn add(&mut self, event: &Event<'_>) -> Option<Range> {
         match event.kind {
             EventKind::Mark => Some(begin(event, operation::MARK)),
-            EventKind::Begin if self.open >= MOST_OPEN => {
-                self.too_many += 1;
-                None
-            }
             EventKind::Begin => {
+                if self.open >= MOST_OPEN {
+                    self.make_room();
+                }
                 self.open += 1;
                 if event.id == 0 {
                     let stack = self.pushed.entry((event.tid, event.domain.to_vec()));
@@ -120,6 +120,29 @@ impl Markers {
                 Some(range)
             }
         }
+    }
+
+    /// Leaves out the older half of the open ranges.
+    fn make_room(&mut self) {
+        let pushed = self.pushed.values().flatten();
+        let mut starts: Vec<u64> = pushed
+            .chain(self.started.values())
+            .map(|range| range.start)
+            .collect();
+        let (before, half) = (starts.len(), starts.len() / 2);
+        if half >= before {
+            return;
+        }
+        let (_, middle, _) = starts.select_nth_unstable(half);
+        let middle = *middle;
+        for stack in self.pushed.values_mut() {
+            stack.retain(|range| range.start > middle);
+        }
+        self.pushed.retain(|_, stack| !stack.is_empty());
+        self.started.retain(|_, range| range.start > middle);
+        let left = self.pushed.values().map(Vec::len).sum::<usize>() + self.started.len();
+        self.too_many += (before - left) as u64;
+        self.open = left;
     }
 
     /// Takes the ranges that are open at the end of the session, at `time`.
@@ -243,21 +266,23 @@ mod tests {
         assert_eq!(mark.text, b"D:here");
     }
 
+    /// A program that forgets to pop has its other ranges all the same.
     #[test]
-    fn ranges_beyond_the_maximum_are_counted() {
+    fn ranges_that_are_forgotten_make_room_for_others() {
         let mut markers = Markers::default();
-        for id in 1..=(MOST_OPEN as u32 + 3) {
-            assert_eq!(
-                markers.add(&event(EventKind::Begin, 1, id, 7, "", "")),
-                None
-            );
+        let most = MOST_OPEN as u64;
+        for time in 1..=most + 3 {
+            let forgotten = event(EventKind::Begin, time, 0, 7, "forgotten", "");
+            assert_eq!(markers.add(&forgotten), None);
         }
-        assert_eq!(markers.too_many, 3);
-        assert!(
-            markers
-                .add(&event(EventKind::End, 2, 1, 7, "", ""))
-                .is_some()
-        );
-        assert_eq!(markers.close(3).len(), MOST_OPEN - 1);
+        assert_eq!(markers.too_many, most / 2 + 1);
+        markers.add(&event(EventKind::Begin, most + 4, 0, 7, "good", ""));
+        markers.add(&event(EventKind::Begin, most + 4, 9, 7, "started", ""));
+        let good = markers.add(&event(EventKind::End, most + 5, 0, 7, "", ""));
+        assert_eq!(good.map(|range| range.text), Some(b"good".to_vec()));
+        let started = markers.add(&event(EventKind::End, most + 5, 9, 7, "", ""));
+        assert_eq!(started.map(|range| range.text), Some(b"started".to_vec()));
+        let open = markers.close(most + 6).len() as u64;
+        assert_eq!(open + markers.too_many, most + 3);
     }
 }

@@ -30,6 +30,11 @@ pub use queue::{Queue, QueueCounts};
 
 use plain::Words;
 
+/// The end of the note about ranges for which there was no room while they were open. The attacher
+/// tells by it what is the matter with markers that were lost.
+pub const TOO_MANY_RANGES: &str =
+    "ROCTx ranges exceeded the limit of open ranges: they are not in the trace";
+
 /// Bytes of the largest record.
 pub const MAX_RECORD: usize = 4096;
 

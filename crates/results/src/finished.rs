@@ -9,6 +9,7 @@ use midair_output::{
     Attach, Console, CounterReport, Format, GpuSamples, Names, Outcome, Plan, RecordFile, Screen,
     Trace, WriteError, console_summary, table,
 };
+use midair_record::event::TOO_MANY_RANGES;
 use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::{COLLECTION_PERIOD, DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
 use std::path::{Path, PathBuf};
@@ -385,7 +386,12 @@ impl Ready {
             if let Some(first) = unbalanced.first() {
                 lost.push(first.clone());
             }
+            let too_many_open = trace.lost.iter().all(|(what, _)| *what == MARKERS)
+                && index.notes.iter().any(|note| note.ends_with(TOO_MANY_RANGES));
             let hint = match (trace.lost.is_empty(), index.unseen() > 0) {
+                (false, _) if too_many_open => {
+                    "the program has more ranges open at one time than midair follows (128 of a thread, 4096 that were started): does it forget to end some?"
+                }
                 (false, _) => "give the spool more memory, or record less",
                 (true, true) => {
                     "the machine was too busy for midair's part of the process to look in time: attach again when it is less so"
@@ -485,6 +491,9 @@ pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failur
 
 /// The name for lost records that only describe something.
 const DESCRIPTIONS: &str = "descriptions of agents, queues or kernels";
+
+/// The name for lost marks and ranges.
+const MARKERS: &str = "markers";
 
 /// The end of the name of records that were left out because of the limit of their size.
 const BEYOND: &str = " beyond --max-size";

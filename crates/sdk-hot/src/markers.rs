@@ -3,8 +3,9 @@
 //! A *thread range* (push, pop) is on its thread's own stack of ranges. Its message is copied while
 //! the application's call keeps it alive. A *process range* (start, stop) may end on another
 //! thread. Its entry in a table is claimed by one compare-and-exchange, and freed by another.
-//! Stacks and table are mappings of fixed size that are touched lazily. Ranges that exceed their
-//! capacity are counted. [`legacy`] is for the old library, which has no dispatch tables.
+//! Stacks and table are mappings of fixed size that are touched lazily. If a stack is full, its
+//! outermost ranges are left out; if the table is, the range that begins is. Both are counted.
+//! [`legacy`] is for the old library, which has no dispatch tables.
 
 pub mod legacy;
 pub(crate) mod open;
@@ -18,7 +19,7 @@ use crate::state::STATE;
 use crate::threads::MAX_THREADS;
 use midair_domain::{KindSet, sets};
 use midair_lockfree::{AtomicKey, SlotTable};
-use midair_record::event::{Header, Marker, Plain, flag, kind};
+use midair_record::event::{Header, Marker, Plain, TOO_MANY_RANGES, flag, kind};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -61,6 +62,7 @@ pub fn begin() {
     for count in [
         &STATE.ranges_begun_before,
         &STATE.ranges_over_capacity,
+        &STATE.ranges_not_popped,
         &STATE.messages_truncated,
     ] {
         count.store(0, Relaxed);
@@ -80,7 +82,11 @@ pub fn notes() -> Vec<String> {
         ),
         say(
             &STATE.ranges_over_capacity,
-            "ROCTx ranges exceeded the limit of open ranges: they are not in the trace",
+            TOO_MANY_RANGES,
+        ),
+        say(
+            &STATE.ranges_not_popped,
+            "ROCTx ranges that were pushed and not popped are not in the trace: a thread can have 128 open ranges. The ranges in them are there",
         ),
         say(&STATE.messages_truncated, "ROCTx messages were cut"),
     ]
@@ -112,7 +118,7 @@ fn stack(busy: &mut Busy) -> Option<&mut Stack> {
     // longer.
     let stack = unsafe { &mut *at };
     if stack.generation != generation {
-        (stack.generation, stack.depth, stack.overflow, stack.used) = (generation, 0, 0, 0);
+        (stack.generation, stack.depth, stack.left_out, stack.used) = (generation, 0, 0, 0);
     }
     Some(stack)
 }
@@ -183,6 +189,17 @@ impl Event {
         };
         // SAFETY: the caller promises that the address is valid.
         unsafe { copy_message(message, into) }
+    }
+
+    /// Whether the message has more bytes than that.
+    ///
+    /// # Safety
+    /// As [`Event::message`].
+    unsafe fn is_longer_than(&self, bytes: usize) -> bool {
+        let message: *const u8 = std::ptr::with_exposed_provenance(self.first as usize);
+        // SAFETY: the caller promises that the address is valid, and no byte before was the end.
+        let ends = |at| unsafe { message.add(at).read() } == 0;
+        !message.is_null() && !(0..=bytes).any(ends)
     }
 
     fn range(&self, tid: u32, range_operation: u32) -> Range {
@@ -347,9 +364,19 @@ unsafe fn push(busy: &mut Busy, event: &Event) -> bool {
     let Some(stack) = stack(busy) else {
         return false;
     };
+    if stack.depth >= MAX_LEVELS {
+        leave_out(stack);
+    }
+    while stack.depth > 0 {
+        let rest = THREAD_TEXT.saturating_sub(stack.used);
+        // SAFETY: the caller promises that the address is valid.
+        if rest >= MAX_MESSAGE || !unsafe { event.is_longer_than(rest) } {
+            break;
+        }
+        leave_out(stack);
+    }
     let (depth, used) = (stack.depth, stack.used);
-    let Some(entry) = stack.ranges.get_mut(depth).filter(|_| stack.overflow == 0) else {
-        stack.overflow += 1;
+    let Some(entry) = stack.ranges.get_mut(depth) else {
         return false;
     };
     let capacity = MAX_MESSAGE.min(THREAD_TEXT - used);
@@ -372,10 +399,19 @@ unsafe fn push(busy: &mut Busy, event: &Event) -> bool {
     true
 }
 
+/// Leaves out the outer ranges of a thread. They count as not popped until they are.
+fn leave_out(stack: &mut Stack) {
+    let gone = stack.make_room();
+    STATE.ranges_not_popped.fetch_add(gone as u64, Relaxed);
+}
+
 fn pop(busy: &mut Busy, event: &Event) {
     let Some(at) = stack(busy) else { return };
-    if at.overflow > 0 {
-        at.overflow -= 1;
+    if at.depth == 0 && at.left_out > 0 && event.retval as i32 >= 0 {
+        at.left_out -= 1;
+        STATE.ranges_not_popped.fetch_sub(1, Relaxed);
+        STATE.ranges_over_capacity.fetch_add(1, Relaxed);
+        busy.dropped(kind::MARKER_CORE_RANGE_API);
         return;
     }
     let Some(depth) = at.depth.checked_sub(1) else {
@@ -476,7 +512,7 @@ pub(crate) fn open_thread_ranges(
     for range in stack.ranges.get(..stack.depth).unwrap_or_default() {
         take(range, message_of(range, &stack.text));
     }
-    (stack.depth, stack.overflow, stack.used) = (0, 0, 0);
+    (stack.depth, stack.left_out, stack.used) = (0, 0, 0);
 }
 
 /// Takes the process ranges that are still open. Called by the worker thread after every thread was

@@ -88,6 +88,8 @@ pub(crate) struct State {
     pub ranges_begun_before: AtomicU64,
     /// The number of ranges that exceeded the capacity for open ones.
     pub ranges_over_capacity: AtomicU64,
+    /// The number of outer ranges of threads that were left out, and not popped since.
+    pub ranges_not_popped: AtomicU64,
     /// The same for regions of OpenMP.
     pub regions_begun_before: AtomicU64,
     pub regions_over_capacity: AtomicU64,
@@ -144,6 +146,7 @@ impl State {
             process_ranges: AtomicPtr::new(std::ptr::null_mut()),
             ranges_begun_before: AtomicU64::new(0),
             ranges_over_capacity: AtomicU64::new(0),
+            ranges_not_popped: AtomicU64::new(0),
             regions_begun_before: AtomicU64::new(0),
             regions_over_capacity: AtomicU64::new(0),
             messages_truncated: AtomicU64::new(0),

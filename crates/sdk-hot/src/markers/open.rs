@@ -66,12 +66,31 @@ pub(crate) struct Stack {
     pub generation: u64,
     /// The number of open ranges.
     pub depth: usize,
-    /// How many ranges nested in these exceeded the capacity.
-    pub overflow: usize,
+    /// How many ranges around these were left out, since there was no room for all.
+    pub left_out: usize,
     /// How many bytes of the text are in use.
     pub used: usize,
     pub ranges: [Range; MAX_LEVELS],
     pub text: [u8; THREAD_TEXT],
+}
+
+impl Stack {
+    /// Makes room by leaving out the outermost eighth of the open ranges: ranges that a program forgets to
+    /// pop are the outermost in the end. Returns how many they were.
+    pub fn make_room(&mut self) -> usize {
+        let (depth, used) = (self.depth.min(MAX_LEVELS), self.used.min(THREAD_TEXT));
+        let gone = depth.div_ceil(8);
+        let first = self.ranges.get(gone).filter(|_| gone < depth);
+        let text = first.map_or(used, |range| (range.text as usize).min(used));
+        self.ranges.copy_within(gone..depth, 0);
+        self.text.copy_within(text..used, 0);
+        for range in self.ranges.get_mut(..depth - gone).unwrap_or_default() {
+            range.text = range.text.saturating_sub(text as u32);
+        }
+        (self.depth, self.used) = (depth - gone, used - text);
+        self.left_out += gone;
+        gone
+    }
 }
 
 /// The part of an open process range that only the entry's holder uses.
@@ -83,3 +102,43 @@ pub(crate) struct ProcessRange {
 /// Open process ranges by id, with the session that each belongs to. Zeroed memory is an empty
 /// table.
 pub(crate) type ProcessRanges = SlotTable<AtomicKey, MAX_PROCESS_RANGES, AtomicU64, ProcessRange>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack() -> Box<Stack> {
+        // SAFETY: zeroed memory is an empty stack.
+        unsafe { Box::new(std::mem::zeroed()) }
+    }
+
+    /// Pushes a range whose message is its number.
+    fn push(stack: &mut Stack, number: u64) {
+        let text = stack.used;
+        stack.text[text..text + 8].copy_from_slice(&number.to_ne_bytes());
+        stack.ranges[stack.depth].start = number;
+        stack.ranges[stack.depth].text = text as u32;
+        stack.depth += 1;
+        stack.used += 8;
+    }
+
+    #[test]
+    fn the_inner_ranges_stay_with_their_messages() {
+        let mut stack = stack();
+        for (count, gone) in [(0, 0), (1, 1), (2, 1), (9, 2), (MAX_LEVELS, MAX_LEVELS / 8)] {
+            (stack.depth, stack.used, stack.left_out) = (0, 0, 3);
+            for number in 0..count {
+                push(&mut stack, number as u64);
+            }
+            assert_eq!(stack.make_room(), gone);
+            assert_eq!((stack.depth, stack.left_out), (count - gone, 3 + gone));
+            assert_eq!(stack.used, 8 * (count - gone));
+            for (at, number) in (gone..count).enumerate() {
+                let range = stack.ranges[at];
+                let text = range.text as usize;
+                assert_eq!(range.start, number as u64);
+                assert_eq!(stack.text[text..text + 8], (number as u64).to_ne_bytes());
+            }
+        }
+    }
+}
