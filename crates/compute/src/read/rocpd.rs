@@ -3,6 +3,7 @@
 //!
 //! The tables are read, not the views: a view joins and groups the rows again for every query.
 
+use super::bound::{Bound, only_tables};
 use super::csv::Dispatches;
 use super::scan::{self, Trouble};
 use super::{file_name, unreadable, unusable};
@@ -10,13 +11,11 @@ use crate::architecture::Architecture;
 use crate::files;
 use crate::frame::{Column, Filling, Frame, field};
 use midair_failure::Failure;
-use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// The fields of a dispatch that are numbers.
 const FIELDS: [&str; 8] = [
@@ -606,7 +605,7 @@ fn is_timed(start: i64, end: i64) -> bool {
     start > 0 && end >= start
 }
 
-fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
+pub(super) fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
     let failure = unreadable(path, error);
     match error {
         rusqlite::Error::SqliteFailure(code, _) => match code.code {
@@ -639,83 +638,6 @@ fn damaged(path: &Path, trouble: Trouble) -> Failure {
         Trouble::Io(error) => unreadable(path, &error),
         Trouble::Database(error) => wrong(path, &error),
     }
-}
-
-/// The tables that are read.
-const TABLES: [&str; 6] = [
-    "info_agent",
-    "info_kernel_symbol",
-    "info_pmc",
-    "kernel_dispatch",
-    "pmc_event",
-    "event",
-];
-/// The longest text of a column, in bytes.
-const LONGEST: i32 = 64 << 20;
-/// Steps of SQLite's machine between two looks at the limits.
-const LOOK: i32 = 100_000;
-/// The steps and the time that a database may take, besides what its bytes may.
-const STEPS: u64 = 200_000_000;
-const TIME: Duration = Duration::from_secs(30);
-/// The steps that a byte may take, and the bytes that may take a second. A row of twenty bytes takes
-/// some forty steps.
-const STEPS_OF_A_BYTE: u64 = 16;
-const BYTES_OF_A_SECOND: u64 = 1 << 20;
-
-/// What reading a database may take.
-#[derive(Debug, Clone, Copy)]
-struct Bound {
-    steps: u64,
-    time: Duration,
-}
-
-impl Bound {
-    fn of(bytes: u64) -> Bound {
-        Bound {
-            steps: STEPS.saturating_add(bytes.saturating_mul(STEPS_OF_A_BYTE)),
-            time: TIME.saturating_add(Duration::from_secs(bytes / BYTES_OF_A_SECOND)),
-        }
-    }
-
-    /// Puts the limits into force: whoever wrote a database wrote its schema, too, and a query on it
-    /// may have no end.
-    fn begin(self, database: &mut Connection) -> rusqlite::Result<()> {
-        let mut looks = self.steps / u64::from(LOOK.unsigned_abs());
-        let began = Instant::now();
-        database.progress_handler(
-            LOOK,
-            Some(move || {
-                looks = looks.saturating_sub(1);
-                looks == 0 || began.elapsed() > self.time
-            }),
-        )?;
-        database.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)?;
-        database.execute_batch("PRAGMA trusted_schema = OFF;")
-    }
-}
-
-/// Refuses a database in which one of the names belongs to a view, to a virtual table, or to a table
-/// with computed columns.
-fn only_tables(database: &Connection, suffix: &str, path: &Path) -> Result<(), Failure> {
-    let wrong = |error: rusqlite::Error| wrong(path, &error);
-    let count = |question: &str, name: &str| -> Result<i64, Failure> {
-        let found = database.query_row(question, [name], |row| row.get(0));
-        found.map_err(wrong)
-    };
-    for name in TABLES {
-        let name = format!("rocpd_{name}{suffix}");
-        let others = "SELECT count(*) FROM sqlite_master \
-                      WHERE name = ?1 COLLATE NOCASE AND (type <> 'table' OR rootpage = 0)";
-        let computed = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE hidden <> 0";
-        // A view's columns are not looked at.
-        if count(others, &name)? != 0 || count(computed, &name)? != 0 {
-            return Err(unusable(format!(
-                "{}: {name} is not a table with stored columns",
-                path.display()
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Returns of each dispatch, by its id, the call that launched it, and whether something ran beside
@@ -760,84 +682,5 @@ fn real(row: &Row<'_>, column: usize) -> f64 {
         Ok(ValueRef::Integer(number)) => number as f64,
         Ok(ValueRef::Real(number)) => number,
         _ => f64::NAN,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ENDLESS: &str =
-        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT count(*) FROM n";
-
-    #[test]
-    fn a_query_without_an_end_ends() {
-        let day = Duration::from_secs(24 * 60 * 60);
-        for bound in [
-            Bound {
-                steps: 1_000_000,
-                time: day,
-            },
-            Bound {
-                steps: u64::MAX,
-                time: Duration::from_millis(20),
-            },
-        ] {
-            let mut database = Connection::open_in_memory().unwrap();
-            bound.begin(&mut database).unwrap();
-            let count = database.query_row(ENDLESS, [], |row| row.get::<_, i64>(0));
-            let said = wrong(Path::new("a.db"), &count.unwrap_err());
-            assert!(said.what.contains("longer to read"), "{}", said.what);
-            // Another query has its own steps, and the limit on all is the database's.
-            let again = database.query_row(ENDLESS, [], |row| row.get::<_, i64>(0));
-            assert!(again.is_err());
-        }
-        // Rows take far fewer steps than their bytes allow.
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("rows.db");
-        let database = Connection::open(&path).unwrap();
-        let fill = "CREATE TABLE t (a, b, c); WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 200000) \
-                    INSERT INTO t SELECT NULL, NULL, NULL FROM n";
-        database.execute_batch(fill).unwrap();
-        drop(database);
-        let bytes = std::fs::metadata(&path).unwrap().len();
-        let mut database = Connection::open(&path).unwrap();
-        let bound = Bound {
-            steps: STEPS_OF_A_BYTE * bytes,
-            ..Bound::of(bytes)
-        };
-        bound.begin(&mut database).unwrap();
-        let mut statement = database.prepare("SELECT a, b, c FROM t").unwrap();
-        let mut rows = statement.query([]).unwrap();
-        let mut count = 0;
-        while rows.next().unwrap().is_some() {
-            count += 1;
-        }
-        assert_eq!(count, 200_000);
-    }
-
-    #[test]
-    fn only_tables_with_stored_columns_are_read() {
-        for (make, refused) in [
-            (
-                "CREATE TABLE rocpd_event_x (id INTEGER PRIMARY KEY, a TEXT)",
-                false,
-            ),
-            (
-                "CREATE TABLE rocpd_event_y AS SELECT 1; CREATE VIEW rocpd_pmc_event AS SELECT 1",
-                false,
-            ),
-            ("CREATE VIEW Rocpd_Event_X AS SELECT 1 AS id", true),
-            ("CREATE TABLE rocpd_event_x (id, a AS (id + 1))", true),
-            (
-                "CREATE TABLE rocpd_event_x (id, a AS (id + 1) STORED)",
-                true,
-            ),
-        ] {
-            let database = Connection::open_in_memory().unwrap();
-            database.execute_batch(make).unwrap();
-            let found = only_tables(&database, "_x", Path::new("a.db"));
-            assert_eq!(found.is_err(), refused, "{make}");
-        }
     }
 }
