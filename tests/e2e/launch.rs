@@ -574,3 +574,22 @@ fn what_is_kept_and_who_is_recorded() -> Result<()> {
     );
     Ok(())
 }
+
+/// A word before the program that begins with a hyphen is an option, even if there is none of that
+/// name. Behind the program, words are the program's own.
+#[test]
+fn a_misspelt_option_is_not_run_as_a_program() -> Result<()> {
+    for option in ["--quiet", "--kernel-trac", "-x"] {
+        for words in [&["run", option, "true"][..], &["run", option, "--", "true"]] {
+            let exit = run_staged("midair", words, PATIENCE)?;
+            assert_eq!(exit.status.code(), Some(2), "{words:?}: {exit}");
+            let said = exit.stderr.join("\n");
+            let why = format!("unexpected argument '{option}'");
+            assert!(said.contains(&why), "{words:?}: {exit}");
+        }
+    }
+    let exit = run_staged("midair", &["run", "echo", "--quiet", "-x"], PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(0), "{exit}");
+    assert_eq!(exit.stdout, ["--quiet -x"], "{exit}");
+    Ok(())
+}

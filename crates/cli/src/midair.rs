@@ -60,8 +60,9 @@ fn run_command() -> Command {
             Arg::new("application")
                 .num_args(1..)
                 .required(true)
+                // Words behind the program are its own, whatever they begin with; one before it that
+                // begins with a hyphen is an option.
                 .trailing_var_arg(true)
-                .allow_hyphen_values(true)
                 .value_name("APP")
                 .value_parser(clap::value_parser!(OsString))
                 .help("Program to start, with its arguments"),
