@@ -1,4 +1,4 @@
-//! What `rocprof-compute` and other commands write for whom, and databases that somebody else wrote.
+//! What `rocprof-compute` and other commands write for whom, and databases of others.
 
 use crate::commands::workload;
 use crate::installed::USER;

@@ -1,4 +1,4 @@
-//! What runs on GitHub: the same tasks as by hand, and no code that somebody else can exchange.
+//! What runs on GitHub: the same tasks as by hand, and no code that others can exchange.
 
 use crate::TASKS;
 use crate::run::root;
@@ -42,7 +42,7 @@ fn mistakes(text: &str) -> Vec<String> {
     found
 }
 
-/// An action of somebody else's is named by its commit.
+/// An action of another owner is named by its commit.
 fn unpinned(action: &str) -> Option<String> {
     if action.starts_with("./") {
         return None;

@@ -1,7 +1,7 @@
 //! The one way by which files are read and written here. Whoever made a directory may have put a link
 //! or a pipe there.
 //!
-//! Only regular files are read: whoever opens a pipe waits for somebody who writes. What is written
+//! Only regular files are read: to open a pipe waits for a writer. What is written
 //! has mode 0600 and goes through no link of another user's (`midair_output::files`).
 
 #![expect(

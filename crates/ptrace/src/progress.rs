@@ -1,4 +1,4 @@
-//! Which thread does a piece of work at the moment. What is done apart ([`crate::apart`]) or traces
+//! Which thread does a piece of work at the moment. What is done apart ([`crate::apart()`]) or traces
 //! ([`crate::trace`]) runs on other threads than the one that was asked for it, and that one only
 //! waits meanwhile. Whoever has a deadline for the work looks at the thread that does it.
 
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use crate::{Tid, own_tid};
 
 thread_local! {
-    /// The work of the calling thread, if somebody follows it.
+    /// The work of the calling thread, if another thread follows it.
     static FOLLOWED: RefCell<Option<Progress>> = const { RefCell::new(None) };
 }
 
-/// A piece of work that somebody follows.
+/// A piece of work that another thread follows.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Arc<State>);
 
@@ -39,7 +39,7 @@ impl Progress {
         Tid::try_from(self.0.tid.load(Relaxed)).ok()
     }
 
-    /// Nobody waits for the work any more. From now on it begins to trace no thread.
+    /// Ends the wait for the work. From now on it begins to trace no thread.
     pub fn give_up(&self) {
         self.0.given_up.store(true, Relaxed);
     }
@@ -54,7 +54,7 @@ pub(crate) fn here() {
     });
 }
 
-/// Whether nobody waits for what the calling thread does.
+/// Whether the wait for the calling thread's work has ended.
 pub(crate) fn is_given_up() -> bool {
     FOLLOWED.with_borrow(|followed| {
         followed

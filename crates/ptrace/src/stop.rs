@@ -227,7 +227,7 @@ impl Seized {
     /// # Errors
     /// [`Error::System`] with EPERM when the thread may not be traced or already is, or with EAGAIN
     /// where this process must be watched and cannot be; [`Error::Gone`]; [`Error::TimedOut`] where
-    /// nobody waits for the caller's work any more ([`crate::Progress::give_up`]).
+    /// the wait for the caller's work has ended ([`crate::Progress::give_up`]).
     pub fn seize(tid: impl Into<Tid>, suspend_seccomp: bool) -> Result<Seized> {
         let tid = tid.into();
         if progress::is_given_up() {

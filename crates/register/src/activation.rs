@@ -24,7 +24,7 @@ struct Slot {
     data: AtomicUsize,
     /// Whether function and data are complete.
     ready: AtomicBool,
-    told: AtomicBool,
+    called: AtomicBool,
 }
 
 static SLOTS: [Slot; MOST] = [const {
@@ -32,7 +32,7 @@ static SLOTS: [Slot; MOST] = [const {
         callback: AtomicUsize::new(0),
         data: AtomicUsize::new(0),
         ready: AtomicBool::new(false),
-        told: AtomicBool::new(false),
+        called: AtomicBool::new(false),
     }
 }; MOST];
 /// How the first tool became active; 0: none did.
@@ -82,7 +82,7 @@ pub(crate) fn activate(mode: u32) {
 }
 
 fn tell(slot: &Slot, mode: u32) {
-    if mode == 0 || !slot.ready.load(Ordering::SeqCst) || slot.told.swap(true, Ordering::SeqCst) {
+    if mode == 0 || !slot.ready.load(Ordering::SeqCst) || slot.called.swap(true, Ordering::SeqCst) {
         return;
     }
     let callback = slot.callback.load(Ordering::SeqCst) as *mut c_void;

@@ -1,4 +1,4 @@
-//! Limits for reading a database that somebody else wrote: which tables, and how long.
+//! Limits for reading a database of another user: which tables, and how long.
 
 use super::rocpd::wrong;
 use super::unusable;
