@@ -271,7 +271,8 @@ pub fn use_spool(context: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Starts a context; does nothing when it is already running.
+/// Starts a context; does nothing when it is already running. One without services runs, as with AMD's
+/// SDK.
 pub fn start(context: u64) -> Result<(), Status> {
     let mut state = state::lock();
     if state.finalized {
@@ -289,12 +290,6 @@ pub fn start(context: u64) -> Result<(), Status> {
     }
     if context.counts && others_count {
         return Err(Status::CONTEXT_CONFLICT);
-    }
-    let nothing = context.services.is_empty()
-        && context.code_objects.is_none()
-        && context.callbacks.is_empty();
-    if nothing && !context.is_counting() {
-        return Err(Status::CONTEXT_INVALID);
     }
     context.begin(clock::now());
     drop(state);

@@ -14,7 +14,7 @@ use midair_sdk_device::queue::windows;
 use midair_sdk_hot::pause;
 use midair_settings::{KEEP_RESULTS, MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 
 /// The worker's own state, kept between sessions.
 #[derive(Debug, Default)]
@@ -224,26 +224,9 @@ impl Worker {
         let fd = descriptor_path::renumber(fd)?;
         let path = std::ffi::CString::new(format!("{}{}", descriptor_path::DIRECTORY, fd.number()))
             .map_err(|error| error.to_string())?;
-        // SAFETY: the path is NUL-terminated. The library's initialisers run, as its user
-        // requested.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let opened = registration::library::open(&path, 0);
         drop(fd);
-        if handle.is_null() {
-            // SAFETY: dlerror returns null, or a string that is valid until the next call on this
-            // thread.
-            let why = unsafe {
-                let text = libc::dlerror();
-                if text.is_null() {
-                    c"unknown".into()
-                } else {
-                    CStr::from_ptr(text).to_owned()
-                }
-            };
-            return Err(format!(
-                "the tool cannot be loaded: {}",
-                why.to_string_lossy()
-            ));
-        }
+        let handle = opened.map_err(|why| format!("the tool cannot be loaded: {why}"))?;
         let tool = Tool { handle };
         self.tools.insert(identity, tool);
         Ok(tool)

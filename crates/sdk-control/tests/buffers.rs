@@ -86,7 +86,8 @@ unsafe extern "C-unwind" fn initialize(_end: Option<ClientFinalize>, _data: *mut
         context::configure_buffer_tracing(context, kind, &[], buffer).unwrap();
     }
     let empty = context::create().unwrap();
-    assert_eq!(context::start(empty), Err(Status::CONTEXT_INVALID));
+    // One without services runs, too, as with AMD's SDK.
+    assert_eq!(context::start(empty), Ok(()));
     for (place, handle) in HANDLES
         .iter()
         .zip([context, discard, lossless, tiny, empty])
@@ -175,7 +176,7 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     let [context, discard, lossless, tiny, empty] = HANDLES
         .each_ref()
         .map(|handle| handle.load(Ordering::SeqCst));
-    assert!(context::is_active(context).unwrap() && !context::is_active(empty).unwrap());
+    assert!(context::is_active(context).unwrap() && context::is_active(empty).unwrap());
 
     // After eight records of 64 bytes there is less room than the largest record needs: the
     // callback is called, and held.

@@ -334,3 +334,30 @@ fn a_forced_tool_is_configured_once() -> Result<()> {
     );
     Ok(())
 }
+
+/// AMD's loader makes the SDK's symbols global, so its tools need not be linked with it.
+#[test]
+fn a_tool_that_is_not_linked_with_the_sdk() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit)?;
+    for (name, flags) in [("whole", &[][..]), ("missing", &["-DMISSING"])] {
+        let tool = kit.scratch().join(format!("{name}.so"));
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&tool);
+        compiler.args(flags).arg(source("unlinked.c"));
+        run(compiler, PATIENCE)?.success()?;
+        let mut attacher = attach(&target, &tool, kit.scratch())?;
+        if attacher.expect("Press Enter to detach...").is_ok() {
+            work(&mut target)?;
+            attacher.send("")?;
+        }
+        let exit = attacher.wait(PATIENCE)?;
+        // The process goes on, whatever happened.
+        work(&mut target)?;
+        assert_eq!(exit.status.success(), name == "whole", "{name}: {exit}");
+        let said = exit.stderr.join("\n");
+        let is_missing = said.contains("undefined symbol: no_such_function");
+        assert_eq!(is_missing, name == "missing", "{name}: {exit}");
+    }
+    quit(target)
+}

@@ -161,13 +161,40 @@ pub(super) fn hold(library: *mut c_void) {
     }
 }
 
-/// Loads a library with its symbols local to it.
+/// Loads a library with its symbols local to it. A tool need not be linked with this SDK, as with AMD's
+/// loader, which makes the SDK's symbols global.
 ///
 /// # Errors
 /// The loader's message.
-pub(super) fn open(path: &CStr, more: libc::c_int) -> Result<*mut c_void, String> {
+pub fn open(path: &CStr, more: libc::c_int) -> Result<*mut c_void, String> {
+    match open_bound(path, more) {
+        Err(why) if why.contains("undefined symbol: rocprofiler_") && make_global() => {
+            open_bound(path, more)
+        }
+        other => other,
+    }
+}
+
+/// Makes this library's symbols visible to libraries that are loaded later. Returns whether that was
+/// done.
+fn make_global() -> bool {
+    // SAFETY: dladdr takes any address, and an all-zero Dl_info is valid. The name is the loader's own
+    // string for this library, which is loaded for good; RTLD_NOLOAD changes only its visibility.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let own = make_global as fn() -> bool as *const c_void;
+        let flags = libc::RTLD_LAZY | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD;
+        libc::dladdr(own, &raw mut info) != 0
+            && !info.dli_fname.is_null()
+            && !libc::dlopen(info.dli_fname, flags).is_null()
+    }
+}
+
+/// Loads a library with all its functions bound. One that is missing is an error here; if it were
+/// bound at its first call, the loader would end the process there.
+fn open_bound(path: &CStr, more: libc::c_int) -> Result<*mut c_void, String> {
     // SAFETY: the path is a C string. Loading a library runs its constructors; the user named it.
-    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | more) };
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | more) };
     if !library.is_null() {
         return Ok(library);
     }
