@@ -2,6 +2,7 @@
 
 use crate::commands::workload;
 use crate::installed::USER;
+use crate::paths::files;
 use midair_tests::stage::command;
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{Exit, PATIENCE, run};
@@ -9,29 +10,13 @@ use midair_tests::{Result, is_root_for};
 use rusqlite::Connection;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn at(directory: &Path, program: &str, words: &[&str]) -> Result<Exit> {
     let mut command = command(program)?;
     command.args(words).current_dir(directory);
     run(command, PATIENCE)
-}
-
-/// All regular files below a directory.
-fn files(below: &Path) -> Result<Vec<PathBuf>> {
-    let mut all = Vec::new();
-    let mut open = vec![below.to_owned()];
-    while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => open.push(entry.path()),
-                false => all.push(entry.path()),
-            }
-        }
-    }
-    Ok(all)
 }
 
 /// Point 9 of the second review: root's reports, samples, pages and logs went through links that a

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// All regular files below a directory.
-fn files(below: &Path) -> Result<Vec<PathBuf>> {
+pub fn files(below: &Path) -> Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     let mut open = vec![below.to_owned()];
     while let Some(directory) = open.pop() {

@@ -218,6 +218,9 @@ fn find_keys() -> Option<&'static [Key; KEYS]> {
 }
 
 /// Stands in for a destructor of CUPTI's. It runs on a thread of the application that ends.
+///
+/// # Safety
+/// Only the C library calls it, for the gate's key, with the ending thread's data of that key.
 unsafe extern "C" fn gate<const NUMBER: usize>(data: *mut c_void) {
     if let Some(gate) = TABLE.get(NUMBER) {
         // SAFETY: the C library calls this with the ending thread's data of that key.

@@ -1,8 +1,9 @@
 //! `librocprofiler-register.so.0`: the C names over `midair-register`, and nothing else.
 //!
 //! It exports the functions of AMD's header, those that SDKs and injectors look up by name, what
-//! newer runtimes are linked against (`correlation`, a callback), and the five names of the first generation of attaching (docs/sources.md#register). Of these five,
-//! `attach` and `detach` are forwarded ([`pass`]).
+//! newer runtimes are linked against (`correlation`, a callback), and the five names of the first
+//! generation of attaching (docs/sources.md#register). Of these five, `attach` and `detach` are
+//! forwarded ([`pass`]).
 
 #[cfg(not(midair_sanitized))]
 pub mod correlation;

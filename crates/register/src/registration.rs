@@ -44,6 +44,8 @@ pub unsafe fn library_api_table(
     code
 }
 
+/// # Safety
+/// As for [`library_api_table`].
 unsafe fn register(
     name: *const c_char,
     import: *const c_void,

@@ -1,7 +1,7 @@
 //! One attach to one process, from the offer to the end of collecting.
 
 mod offering;
-pub(crate) mod profiler_start;
+mod profiler_start;
 mod time_off;
 mod tool;
 mod window;
@@ -207,8 +207,6 @@ pub struct Session {
     keep: Keep,
     /// For how long nothing was recorded, where only the latest records are kept.
     time_off: TimeOff,
-    /// Whether the process starts a profiler of its own, if it uses CUDA.
-    profiler_start: Option<ProfilerStart>,
 }
 
 impl Session {
@@ -249,7 +247,6 @@ impl Session {
         offer(channel, &target, &reader, &tools, plan.as_ref())?;
         let notes = identity.without_driver.take().into_iter().collect();
         let counted = Counted::of(&request.settings, target.pid());
-        let profiler_start = entry.cuda.then(ProfilerStart::new);
         let mut session = Session {
             meter: Meter::begin(&target),
             target,
@@ -272,7 +269,6 @@ impl Session {
             counted,
             keep: request.keep,
             time_off: TimeOff::default(),
-            profiler_start,
         };
         session.wait_for_setup()?;
         let head = session.reader.head();
@@ -404,7 +400,6 @@ impl Session {
                 self.collect()?;
             }
         }
-        self.look_at_empty(false);
         if let Keep::Latest { time, .. } = self.keep {
             let off = self.reader.head().unrecorded.load(Relaxed);
             self.time_off.add(self.clock.now(), off, time);
@@ -441,19 +436,8 @@ impl Session {
         })
     }
 
-    /// Reads the threads' stacks if a CUDA process shows no kernel. At the end of the session this
-    /// returns what they show.
-    fn look_at_empty(&mut self, last: bool) -> Option<String> {
-        let is_empty = self.records.index().kernels.is_empty();
-        let pid = self.target.pid();
-        if last {
-            let look = self.profiler_start.take().filter(|_| is_empty)?;
-            return look.finish(self.ended.is_none().then_some(pid), || self.renew_lease());
-        }
-        if let Some(look) = &mut self.profiler_start {
-            look.poll(pid, is_empty);
-        }
-        None
+    fn has_kernels(&self) -> bool {
+        !self.records.index().kernels.is_empty()
     }
 
     /// Does what the view has asked for.
@@ -578,7 +562,10 @@ impl Session {
     /// [`Kind::DetachFailed`] when the target's side did not complete the detach in time.
     pub fn detach(mut self) -> Result<Collected, Failure> {
         let began = Instant::now();
-        let profiler_start = self.look_at_empty(true);
+        let looks = self.entry.cuda && self.ended.is_none() && !self.has_kernels();
+        let look = looks
+            .then(|| ProfilerStart::look_for(self.target.pid()))
+            .flatten();
         let head = self.reader.head();
         head.command.store(command::DETACH, Release);
         fault::step("detach written");
@@ -641,6 +628,9 @@ impl Session {
             }
         }
         fault::step("last records taken");
+        let why_empty = look
+            .filter(|_| !self.has_kernels())
+            .and_then(ProfilerStart::said);
         self.fulfil(true);
         if let Some(mut live) = self.live.take() {
             live.finish();
@@ -709,7 +699,7 @@ impl Session {
                 },
                 gpu,
                 only_others: self.only_others,
-                why_empty: profiler_start,
+                why_empty,
             },
             entry: self.entry,
         })

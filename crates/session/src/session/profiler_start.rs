@@ -2,65 +2,36 @@
 //!
 //! The first run of PyTorch's profiler in a process takes 3.5 to 5 s, in which the program launches
 //! nothing (H200, PyTorch 2.11). Only the threads' stacks show that, so they are read from outside
-//! where a session has no record, and where PyTorch is loaded.
+//! when a session ends without a kernel, and where PyTorch is loaded.
 
 use crate::answer;
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, task};
 use midair_why::{Answer, Frame, Options, PythonFrame};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
-/// How long a session is empty before the stacks are read.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How long that may take: the symbols of large libraries are read.
+/// How long the look may take: the symbols of large libraries are read.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// The look at an empty session's process, once.
+/// A look at the threads of a process whose session ends without a kernel.
 #[derive(Debug)]
-pub(super) struct ProfilerStart {
-    began: Instant,
-    look: Option<JoinHandle<Option<String>>>,
-}
+pub(super) struct ProfilerStart(Receiver<Option<String>>);
 
 impl ProfilerStart {
-    pub(super) fn new() -> ProfilerStart {
-        ProfilerStart {
-            began: Instant::now(),
-            look: None,
-        }
+    /// Begins the look. It has a thread of its own, so it holds up neither the process nor the detach.
+    pub(super) fn look_for(pid: Pid) -> Option<ProfilerStart> {
+        let (report, said) = channel();
+        let look =
+            move || drop(report.send(answer::within(pid, LIMIT, move || look(pid)).ok().flatten()));
+        std::thread::Builder::new().spawn(look).ok()?;
+        Some(ProfilerStart(said))
     }
 
-    /// Begins the look once the session has been empty for long enough. It has a thread of its own.
-    pub(super) fn poll(&mut self, pid: Pid, is_empty: bool) {
-        if is_empty && self.look.is_none() && self.began.elapsed() >= PATIENCE {
-            self.begin(pid);
-        }
+    /// Returns a sentence about a thread that starts PyTorch's profiler, if there is one.
+    pub(super) fn said(self) -> Option<String> {
+        self.0.recv_timeout(LIMIT).ok()?
     }
-
-    fn begin(&mut self, pid: Pid) {
-        let look = std::thread::Builder::new().spawn(move || seen(pid));
-        self.look = look.ok();
-    }
-
-    /// Returns what the threads of an empty session's process were seen to do. `pid` is None if it
-    /// has ended. `meanwhile` is called some hundred times a second until the look is over.
-    pub(super) fn finish(mut self, pid: Option<Pid>, meanwhile: impl Fn()) -> Option<String> {
-        if let Some(pid) = pid.filter(|_| self.look.is_none()) {
-            self.begin(pid);
-        }
-        let look = self.look?;
-        while !look.is_finished() {
-            meanwhile();
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        look.join().ok()?
-    }
-}
-
-/// Returns a sentence about a thread that starts PyTorch's profiler, if there is one.
-pub(crate) fn seen(pid: Pid) -> Option<String> {
-    answer::within(pid, LIMIT, move || look(pid)).ok()?
 }
 
 fn look(pid: Pid) -> Option<String> {
@@ -84,8 +55,8 @@ fn said(answer: &Answer) -> Option<String> {
     answer.threads.iter().find_map(|thread| {
         let function = function(&thread.python, &thread.frames)?;
         Some(format!(
-            "torch.profiler was starting or stopping in this process (thread {} \"{}\" was in {function}): its first start takes seconds, in \
-             which the program launches nothing; attach again later",
+            "torch.profiler was starting or stopping when the session ended (thread {} \"{}\" was in {function}): its first start takes \
+             seconds, in which the program launches nothing; attach again later",
             thread.tid, thread.name
         ))
     })
