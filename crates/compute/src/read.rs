@@ -100,7 +100,7 @@ impl Workload {
             Some(file) => Some((file, long::is_long(file)?)),
             None => None,
         };
-        // AMD's `analyze` makes a long file of the databases, and leaves it beside them.
+        // AMD's `analyze` makes a long file of the databases, and leaves it next to them.
         let joined = joined.filter(|(_, is_long)| !is_long || databases.is_empty());
         let (mut frame, form) = if let Some((file, true)) = joined {
             (long::pivoted(&[file])?, Form::Means)

@@ -12,7 +12,7 @@ use object::elf::{
     FileHeader64, PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT,
     SymbolType,
 };
-use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
+use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
 use object::{Endianness, ReadRef};
 
 /// The fields of a program header that say where a loaded part lies.
@@ -81,6 +81,19 @@ fn bad(what: &'static str) -> impl Fn(object::Error) -> io::Error {
 }
 
 type Header = FileHeader64<Endianness>;
+
+/// Reads the header and the table of sections, with the file's byte order.
+///
+/// # Errors
+/// The kernel's error; invalid data when they are broken.
+fn section_table<'d>(
+    data: &'d Bounded<'d>,
+) -> io::Result<(Endianness, SectionTable<'d, Header, &'d Bounded<'d>>)> {
+    let header = Header::parse(data).map_err(bad("ELF header"))?;
+    let endian = header.endian().map_err(bad("ELF byte order"))?;
+    let sections = header.sections(endian, data);
+    Ok((endian, sections.map_err(bad("section headers"))?))
+}
 
 impl ElfFile {
     /// Reads the headers of a 64-bit little-endian file for this processor.
@@ -193,11 +206,7 @@ impl ElfFile {
     /// The kernel's error; invalid data when the section table is broken.
     pub fn sections<const N: usize>(&self, names: [&[u8]; N]) -> io::Result<[Option<Piece>; N]> {
         let data = Bounded::over(&self.file, &self.allowance);
-        let header = Header::parse(&data).map_err(bad("ELF header"))?;
-        let endian = header.endian().map_err(bad("ELF byte order"))?;
-        let table = header
-            .sections(endian, &data)
-            .map_err(bad("section headers"))?;
+        let (endian, table) = section_table(&data)?;
         let mut found = [const { None }; N];
         for section in table.iter() {
             let Ok(name) = table.section_name(endian, section) else {
@@ -242,11 +251,7 @@ impl ElfFile {
     /// The kernel's error; invalid data when the section table is broken.
     pub fn section_range(&self, name: &[u8]) -> io::Result<Option<Range<u64>>> {
         let data = Bounded::over(&self.file, &self.allowance);
-        let header = Header::parse(&data).map_err(bad("ELF header"))?;
-        let endian = header.endian().map_err(bad("ELF byte order"))?;
-        let table = header
-            .sections(endian, &data)
-            .map_err(bad("section headers"))?;
+        let (endian, table) = section_table(&data)?;
         let found = table.section_by_name(endian, name);
         Ok(found.map(|(_index, section)| {
             let start = section.sh_addr(endian);
@@ -277,11 +282,7 @@ impl ElfFile {
         names: [&str; N],
     ) -> io::Result<[Option<u64>; N]> {
         let data = Bounded::over(&self.file, &self.allowance);
-        let header = Header::parse(&data).map_err(bad("ELF header"))?;
-        let endian = header.endian().map_err(bad("ELF byte order"))?;
-        let sections = header
-            .sections(endian, &data)
-            .map_err(bad("section headers"))?;
+        let (endian, sections) = section_table(&data)?;
         let symbols = sections
             .symbols(endian, &data, object::elf::SHT_DYNSYM)
             .map_err(bad(".dynsym"))?;
@@ -318,11 +319,7 @@ impl ElfFile {
     /// As [`ElfFile::exported`].
     pub fn imported(&self, names: &[&str]) -> io::Result<HashMap<u64, usize>> {
         let data = Bounded::over(&self.file, &self.allowance);
-        let header = Header::parse(&data).map_err(bad("ELF header"))?;
-        let endian = header.endian().map_err(bad("ELF byte order"))?;
-        let sections = header
-            .sections(endian, &data)
-            .map_err(bad("section headers"))?;
+        let (endian, sections) = section_table(&data)?;
         let symbols = sections
             .symbols(endian, &data, object::elf::SHT_DYNSYM)
             .map_err(bad(".dynsym"))?;
@@ -362,11 +359,7 @@ impl ElfFile {
     /// The kernel's error; invalid data when the tables are broken.
     pub fn defined_versions(&self) -> io::Result<Vec<String>> {
         let data = Bounded::over(&self.file, &self.allowance);
-        let header = Header::parse(&data).map_err(bad("ELF header"))?;
-        let endian = header.endian().map_err(bad("ELF byte order"))?;
-        let sections = header
-            .sections(endian, &data)
-            .map_err(bad("section headers"))?;
+        let (endian, sections) = section_table(&data)?;
         let mut names = Vec::new();
         let Some((mut definitions, link)) = sections
             .gnu_verdef(endian, &data)
@@ -393,11 +386,7 @@ impl ElfFile {
     /// The kernel's error; invalid data when the tables are broken.
     pub fn symbols(&self) -> io::Result<Symbols> {
         let data = Bounded::over(&self.file, &self.allowance);
-        let header = Header::parse(&data).map_err(bad("ELF header"))?;
-        let endian = header.endian().map_err(bad("ELF byte order"))?;
-        let sections = header
-            .sections(endian, &data)
-            .map_err(bad("section headers"))?;
+        let (endian, sections) = section_table(&data)?;
         let mut all = Symbols::default();
         for kind in [object::elf::SHT_SYMTAB, object::elf::SHT_DYNSYM] {
             let table = sections

@@ -1,6 +1,6 @@
 //! Per-thread variables that newer HIP and HSA runtimes share through this library, and are linked
 //! against: the id of the API call that is active on the thread, and a stack of the ids before it.
-//! Nothing of ours reads them.
+//! midair does not read them.
 //!
 //! The language has no way to define such a variable for C, so these are statics in the section of
 //! per-thread zeros. To the assembler and the linker that makes them per-thread.
@@ -13,7 +13,7 @@ pub const DEPTH: usize = 32;
 /// The active call's id.
 #[used]
 #[unsafe(no_mangle)]
-// SAFETY: the section is for per-thread zeros, which this is. No code of ours refers to it.
+// SAFETY: the section is for per-thread zeros, which this is. No code here refers to it.
 #[unsafe(link_section = ".tbss.rocp_reg")]
 pub static rocp_reg_active_corr_id: AtomicU64 = AtomicU64::new(0);
 

@@ -53,7 +53,7 @@ pub fn write(path: &Path, jobs: &[Job<'_>], options: &Options) -> Result<(), Fai
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     Connection::open_with_flags(file.resolved(), flags)
         .and_then(|connection| {
-            // What SQLite would keep beside the file could be anywhere.
+            // What SQLite would keep next to the file could be anywhere.
             connection.pragma_update(None, "journal_mode", "MEMORY")?;
             fill(&connection, jobs, options)
         })
