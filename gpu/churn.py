@@ -1,7 +1,8 @@
-"""Threads that come and go while they use PyTorch, and check their own results: `churn.py SECONDS THREADS [profile]`.
+"""Threads that come and go while they use PyTorch, and check their own results: `churn.py SECONDS THREADS [profile] [graphs]`.
 
 Each thread makes a stream, computes, compares, and ends; another takes its place. With "profile", torch.profiler runs for a moment every
-four seconds. "end" on standard input and the end of SECONDS end the program. It answers as gpu/kit.py reads it."""
+four seconds. With "graphs", each thread captures its work as a CUDA graph and replays it. "end" on standard input and the end of SECONDS
+end the program. It answers as gpu/kit.py reads it."""
 
 import os
 import sys
@@ -17,29 +18,52 @@ from control import answer
 END = time.monotonic() + float(sys.argv[1])
 WIDTH = int(sys.argv[2])
 PROFILE = "profile" in sys.argv[3:]
+GRAPHS = "graphs" in sys.argv[3:]
 ends, wrong, stop = 0, 0, threading.Event()
 lock = threading.Lock()
+# PyTorch's allocator serves one capture at a time.
+capture = threading.Lock()
 
 
-def work():
+def replayed(stream, start):
+    """Captures 15 additions into one tensor as a graph, replays it twice and returns whether the sum is right."""
+    value = torch.zeros_like(start)
+    stream.synchronize()
+    with capture:
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin(capture_error_mode="thread_local")
+        for _ in range(15):
+            value.add_(start)
+        graph.capture_end()
+    graph.replay()
+    graph.replay()
+    right = bool((value == 30).all())
+    with capture:
+        del graph
+    return right
+
+
+def work(stream=None):
     """Ones times ones: each element is SIDE after a product, and 1 again after the division."""
     global ends, wrong
     side = 128
-    stream = torch.cuda.Stream()
+    stream = stream or torch.cuda.Stream()
     with torch.cuda.stream(stream):
         ones = torch.ones(side, side, device="cuda")
         value = ones
         for _ in range(15):
             value = (value @ ones) / side
-        right = bool((value == 1).all())
+        right = bool((value == 1).all()) and (not GRAPHS or replayed(stream, ones))
     with lock:
         ends += 1
         wrong += not right
 
 
 def keep():
+    # PyTorch hands out the same 32 streams by turns, and a stream that captures serves one thread: each keeper has its own.
+    stream = torch.cuda.Stream() if GRAPHS else None
     while not stop.is_set() and time.monotonic() < END:
-        thread = threading.Thread(target=work)
+        thread = threading.Thread(target=work, args=[stream])
         thread.start()
         thread.join()
 
@@ -73,7 +97,8 @@ def main():
         stop.wait(4)
     for keeper in keepers:
         keeper.join()
-    answer(ends=ends, wrong=wrong, profiles=profiles, empty=empty)
+    counts = {"graphs": ends} if GRAPHS else {}
+    answer(ends=ends, wrong=wrong, profiles=profiles, empty=empty, **counts)
 
 
 main()
