@@ -3,7 +3,9 @@
 //! One [`Session`] is one attach to one process. It inspects before it touches anything, enters through the
 //! engine (`midair-inject`), passes the spool and the libraries, follows the spool into an unlinked file
 //! while the target runs, and ends with a [`Collected`] trace that `midair-results` writes. Every front end
-//! (`rocprofv3`, `midair`, the C API) uses this crate and nothing below it.
+//! (`rocprofv3`, `midair`, the C API) attaches through this crate: none uses `midair-inject`, `midair-ptrace`
+//! or `midair-procinfo` itself. `midair-cli` also uses crates beneath this one for its screens and counters
+//! (`midair-output`, `midair-live`, `midair-why`, `midair-counters`, `midair-nvmetrics`).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
