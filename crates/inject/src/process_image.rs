@@ -7,10 +7,10 @@
 //! Decisions: ENG-050 (`docs/deviations/engine.md`).
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use midair_procinfo::files::{FileId, kernel_place, kernel_text, program_id};
+use midair_procinfo::dumpable::is_dumpable;
+use midair_procinfo::files::{FileId, kernel_text, program_id};
 use midair_procinfo::stat::Stat;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, freezer, task};
@@ -43,9 +43,8 @@ struct Rights {
     groups: Vec<u32>,
     /// The capabilities that it may make effective.
     permitted: u64,
-    /// The owner that the kernel gives to its files in `/proc`, which is root if the process is not
-    /// dumpable. None if that cannot be seen.
-    files_of: Option<u32>,
+    /// Whether its process is dumpable. None if the kernel does not tell.
+    is_dumpable: Option<bool>,
 }
 
 impl Rights {
@@ -55,9 +54,7 @@ impl Rights {
             gid: status.gid,
             groups: status.groups.clone(),
             permitted: status.cap_permitted,
-            files_of: kernel_place(format!("{tid}/mem"))
-                .ok()
-                .map(|file| file.uid()),
+            is_dumpable: is_dumpable(tid, status),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod access;
 mod allowance;
 mod arch;
 pub mod bpf;
+pub mod dumpable;
 pub mod elf;
 pub mod files;
 pub mod freezer;

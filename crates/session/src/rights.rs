@@ -7,14 +7,14 @@
 //! real user's permissions ([`as_real_user`]).
 
 use midair_failure::{Failure, Kind};
-use midair_procinfo::files::{kernel_place, kernel_text, proc_directory};
+use midair_procinfo::dumpable::is_dumpable;
+use midair_procinfo::files::kernel_text;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::sys;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
@@ -128,48 +128,6 @@ fn protected_from(user: u32, tid: Tid) -> Option<Failure> {
 fn traces_others() -> bool {
     const SYS_PTRACE: u64 = 1 << 19;
     task::status(Pid::own()).is_ok_and(|us| us.cap_permitted & SYS_PTRACE != 0)
-}
-
-/// Whether a process is dumpable, that is, whether its user may read it. None if the kernel does not
-/// tell.
-fn is_dumpable(tid: Tid, target: &Status) -> Option<bool> {
-    let pid = target.tgid.or(Pid::new(tid.get()))?;
-    let answer = midair_ptrace::pidfd_open_thread(tid, pid)
-        .ok()
-        .and_then(|pidfd| sys::is_dumpable(pidfd.as_fd()));
-    answer.or_else(|| seems_dumpable(tid, target))
-}
-
-/// Returns the same for a kernel that has no call for it.
-fn seems_dumpable(tid: Tid, target: &Status) -> Option<bool> {
-    let owner = kernel_place(format!("{tid}/mem")).ok()?;
-    // The files of a process that is not dumpable belong to root of the process's user namespace
-    // (see proc(5)). So the owner tells nothing about a process of that root.
-    if (owner.uid(), owner.gid()) != (target.uid[1], target.gid[1]) {
-        return Some(false);
-    }
-    let root = |map: &str| first_of(&kernel_text(format!("{tid}/{map}")).unwrap_or_default());
-    let is_roots = root("uid_map") == Some(target.uid[1]) && root("gid_map") == Some(target.gid[1]);
-    if !is_roots {
-        return Some(true);
-    }
-    // The kernel lets a user without capabilities read a dumpable process of the same user, and
-    // processes of a namespace that this user made (a container without root).
-    let name = CString::new(format!("{tid}/auxv")).ok()?;
-    let directory = proc_directory().ok()?;
-    let read = midair_ptrace::without_capabilities(|| sys::open_at(Some(directory), &name, 0));
-    read.is_ok_and(|read| read.is_ok()).then_some(true)
-}
-
-/// Returns the id outside that is root (0) in a user namespace with this map (see
-/// user_namespaces(7)).
-fn first_of(map: &[u8]) -> Option<u32> {
-    let text = String::from_utf8_lossy(map);
-    text.lines().find_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (inside, outside) = (words.next()?, words.next()?);
-        (inside == "0").then(|| outside.parse().ok()).flatten()
-    })
 }
 
 /// Whether the kernel started the program with more rights than its user's (`AT_SECURE` of its
@@ -291,6 +249,7 @@ pub(crate) fn cannot_drop(error: &io::Error) -> Failure {
 mod tests {
     use super::*;
     use crate::tree::tests::script::{Ended, begun, family, of_shape};
+    use midair_procinfo::dumpable::seems_dumpable;
     use std::process::Command;
 
     fn status(uid: [u32; 4], gid: u32, groups: &[u32], permitted: u64) -> Status {
@@ -403,12 +362,6 @@ mod tests {
             is_secure(&std::fs::read("/proc/self/auxv").unwrap()),
             Some(false)
         );
-        assert_eq!(
-            first_of(b"         0     100000      65536\n"),
-            Some(100_000)
-        );
-        assert_eq!(first_of(b"1000 1000 1\n0 5 1\n"), Some(5));
-        assert_eq!(first_of(b""), None);
     }
 
     #[test]

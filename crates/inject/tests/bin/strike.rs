@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use midair_procinfo::dumpable::is_dumpable;
 use midair_procinfo::{Pid, task};
 use midair_ptrace::fault::{self, Action};
 
@@ -40,6 +41,7 @@ pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, S
         "exec" => Some(b'x'),
         "leader" => Some(b'l'),
         "user" => Some(b'u'),
+        "hide" => Some(b'h'),
         "raise" => Some(b's'),
         other => return Err(format!("nothing is called {other}")),
     };
@@ -75,6 +77,8 @@ pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, S
                 "stop" => states.iter().any(|stat| stat.state == b'T'),
                 "leader" => task::stat(pid).is_ok_and(|stat| stat.is_dead()),
                 "user" => users(pid).iter().all(|user| !users_before.contains(user)),
+                "hide" => task::status(pid)
+                    .is_ok_and(|status| is_dumpable(pid.leader(), &status) == Some(false)),
                 "exec" | "raise" => std::fs::read_link(format!("/proc/{pid}/exe")).ok() != before,
                 _ => states
                     .iter()

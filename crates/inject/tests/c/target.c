@@ -13,7 +13,7 @@
  * "end" or the end of the file: all threads are joined, "ended wrong W rounds R", exit status W.
  * CONTROL names a pipe; a letter in it makes the process: e exit(0), _ _exit(7), a abort, x execute a shell that says "other" and exits
  * with 5 at the end of its input, l end its first thread and go on,
- * u become user 12345 for good (as root), s execute the program that RAISED names.
+ * u become user 12345 for good (as root), h become a process that is not dumpable, s execute the program that RAISED names.
  * Says "ready" when all threads run. The main thread waits in readv, which no engine enters through. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -279,6 +279,7 @@ static void *controlled(void *unused) {
         if (letter == 'x') execl("/bin/sh", "sh", "-c", "echo other; while read x; do :; done; exit 5", (char *)0);
         if (letter == 'l') pthread_cancel(first_thread);
         if (letter == 'u' && setresuid(12345, 12345, 12345)) abort();
+        if (letter == 'h' && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) abort();
         if (letter == 's') execl(getenv("RAISED"), "raised", (char *)0);
     }
     return 0;

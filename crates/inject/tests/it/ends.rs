@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use crate::common::{PATIENCE, Snapshot, Target, check, compiled, start_with, until};
 use midair_inject::FaultPoint;
+use midair_procinfo::dumpable::is_dumpable;
+use midair_procinfo::task;
 use midair_tests::long;
 
 /// The longest time that the attacher may need after the target's end: a second. It is ten seconds
@@ -131,7 +133,7 @@ fn fits(what: &str, round: &Round) -> bool {
             "exec" => told("became another program") || told("the process ended"),
             // Older kernels give no access to the process then.
             "leader" => !midair_ptrace::has_pidfds_of_threads() && told("the first thread"),
-            "user" => told("has other rights than when it was inspected"),
+            "user" | "hide" => told("has other rights than when it was inspected"),
             "raise" => {
                 told("has other rights") || told("became another program") || told("process ended")
             }
@@ -173,7 +175,7 @@ fn is_its_own(what: &str, mut target: Target, when: &str) {
         .unwrap_or_else(|error| panic!("{when}: {error}"));
         return;
     }
-    if what == "user" {
+    if what == "user" || what == "hide" {
         nobody_traces();
         check(&mut target);
         target.wait(PATIENCE).unwrap().success().unwrap();
@@ -313,6 +315,28 @@ fn becomes_another_user() {
         let when = format!("{round:?}");
         assert!(round.outcome.contains("has other rights"), "{when}");
         is_its_own("user", target, &when);
+    }
+    attacher.process.wait(PATIENCE).unwrap().success().unwrap();
+}
+
+/// A process protects itself during the attach (PR_SET_DUMPABLE), and goes on as it was. Its files
+/// in `/proc` belong to root before and after, if it is root's.
+#[test]
+fn is_no_longer_dumpable() {
+    if !midair_tests::is_root_for("to have a process of root").unwrap() {
+        return;
+    }
+    let own = task::status(Pid::own()).unwrap();
+    if is_dumpable(Pid::own().leader(), &own).is_none() {
+        return midair_tests::leave_out("before Linux 6.16 this is not known of root's").unwrap();
+    }
+    let mut attacher = Attacher::start();
+    for point in [FaultPoint::Chosen, FaultPoint::Offering] {
+        let target = attacher.target(&["0", "read"]);
+        let round = attacher.round(point.name(), "hide", pid_of(&target));
+        let when = format!("{round:?}");
+        assert!(round.outcome.contains("has other rights"), "{when}");
+        is_its_own("hide", target, &when);
     }
     attacher.process.wait(PATIENCE).unwrap().success().unwrap();
 }
