@@ -9,6 +9,7 @@ mod files;
 mod installed;
 mod limits;
 mod listener;
+mod namesake;
 mod paths;
 mod rights;
 mod spool;
