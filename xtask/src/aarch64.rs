@@ -9,7 +9,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
+use crate::run::{
+    At, Failure, Outcome, cargo, crate_directory, failed, output, root, run, target_directory,
+};
 
 /// The target's name.
 pub const TARGET: &str = "aarch64-unknown-linux-gnu";
@@ -177,12 +179,13 @@ const PASSED_ON: &str = "linked 9
 pointer 24.5
 ";
 
-/// Compiles a source of the crates' tests.
+/// Compiles a source of a crate's tests, `CRATE/tests/...`.
 fn compile(place: &Path, name: &str, source: &str, words: &[&str]) -> Outcome<()> {
+    let (owner, below) = source.split_once('/').unwrap_or((source, ""));
     let mut gcc = Command::new(LINKER);
     gcc.args(["-O1", "-pthread", "-o"])
         .arg(place.join(name))
-        .arg(root().join("crates").join(source))
+        .arg(crate_directory(owner)?.join(below))
         .arg("-L")
         .arg(place)
         .args(["-Wl,--no-as-needed"])
@@ -196,14 +199,13 @@ fn compile(place: &Path, name: &str, source: &str, words: &[&str]) -> Outcome<()
 fn manifest(name: &str) -> Outcome<PathBuf> {
     let directory = target_directory().join("aarch64").join(name);
     std::fs::create_dir_all(&directory).at("making", &directory)?;
-    let crates = root().join("crates");
-    let text = std::fs::read_to_string(crates.join(name).join("Cargo.toml"))
-        .at("reading", &crates.join(name))?;
+    let source = crate_directory(name)?;
+    let text = std::fs::read_to_string(source.join("Cargo.toml")).at("reading", &source)?;
     let workspace = root().join("Cargo.toml");
     let known = std::fs::read_to_string(&workspace).at("reading", &workspace)?;
     let mut manifest = format!(
         "[package]\nname = \"midair-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[lib]\npath = '{}'\n[dependencies]\n",
-        crates.join(name).join("src/lib.rs").display()
+        source.join("src/lib.rs").display()
     );
     let needed = text
         .lines()
@@ -212,7 +214,7 @@ fn manifest(name: &str) -> Outcome<PathBuf> {
         match other.strip_prefix("midair-") {
             Some("tests") => {}
             Some(ours) => {
-                let path = crates.join(ours);
+                let path = crate_directory(ours)?;
                 manifest.push_str(&format!("{other} = {{ path = '{}' }}\n", path.display()));
             }
             // Keys of the package itself (edition.workspace) are not dependencies.

@@ -15,7 +15,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
+use crate::run::{
+    At, Failure, Outcome, cargo, crate_directory, failed, output, run, target_directory,
+};
 
 /// The reason why the task was left out, if it was.
 pub type LeftOut = Option<&'static str>;
@@ -153,7 +155,7 @@ fn check(is_chosen: impl Fn(&Edge) -> bool) -> Outcome<LeftOut> {
             .arg(&copy)
             .arg("--quiet")
             .args(edge.without.iter().flat_map(|name| ["--skip", name]))
-            .current_dir(directory_of(edge.package))
+            .current_dir(directory_of(edge.package)?)
             .env("PATH", &wrapped);
         run(&mut command)?;
         for name in edge.without {
@@ -292,7 +294,6 @@ fn test_program(edge: &Edge) -> Outcome<PathBuf> {
     })
 }
 
-fn directory_of(package: &str) -> PathBuf {
-    let name = package.strip_prefix("midair-").unwrap_or(package);
-    root().join("crates").join(name)
+fn directory_of(package: &str) -> Outcome<PathBuf> {
+    crate_directory(package.strip_prefix("midair-").unwrap_or(package))
 }

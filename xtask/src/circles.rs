@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::run::{At, Outcome, failed, root};
+use crate::run::{At, Outcome, crate_directory, failed};
 use source::Source;
 
 /// The greatest number of modules in a circle.
@@ -38,7 +38,7 @@ pub fn circles_task(words: &[String]) -> Outcome<()> {
     let names = if named.is_empty() { CRATES } else { &named };
     let mut bad = Vec::new();
     for name in names {
-        let graph = graph(&sources(&root().join("crates").join(name).join("src"))?);
+        let graph = graph(&sources(&crate_directory(name)?.join("src"))?);
         let circles = circles(&graph);
         let largest = circles.iter().map(Vec::len).max().unwrap_or(0);
         println!(

@@ -45,6 +45,45 @@ pub fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
+/// Returns the directories of all crates below `crates/`, sorted: those with a `Cargo.toml`, in the
+/// folders of the parties.
+pub fn crate_directories() -> Outcome<Vec<PathBuf>> {
+    let crates = root().join("crates");
+    let mut found = Vec::new();
+    for party in folders(&crates)? {
+        if party.join("Cargo.toml").is_file() {
+            found.push(party);
+        } else {
+            found.extend(
+                folders(&party)?
+                    .into_iter()
+                    .filter(|folder| folder.join("Cargo.toml").is_file()),
+            );
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Returns the directory of a crate, by its name without "midair-".
+pub fn crate_directory(name: &str) -> Outcome<PathBuf> {
+    let found = crate_directories()?
+        .into_iter()
+        .find(|path| path.file_name().is_some_and(|last| last == name));
+    found.ok_or_else(|| Failure(format!("there is no crate {name} below crates/")))
+}
+
+fn folders(directory: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).at("listing", directory)? {
+        let entry = entry.at("listing", directory)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
 /// Returns cargo's target directory.
 pub fn target_directory() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {

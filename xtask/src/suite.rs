@@ -497,6 +497,7 @@ fn has_subcommand(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::crate_directories;
     use std::fs;
     use std::path::Path;
 
@@ -523,8 +524,8 @@ mod tests {
     #[test]
     fn every_test_file_is_a_module_of_its_program() {
         let mut programs = vec![root().join("tests/e2e"), root().join("tests/security")];
-        for package in fs::read_dir(root().join("crates")).unwrap() {
-            programs.push(package.unwrap().path().join("tests/it"));
+        for package in crate_directories().unwrap() {
+            programs.push(package.join("tests/it"));
         }
         programs.retain(|program| program.join("main.rs").exists());
         assert!(programs.len() > 5, "{programs:?}");
