@@ -234,6 +234,27 @@ pub fn parse(command: Command, words: &[OsString]) -> Result<Parsed, Failure> {
     }
 }
 
+/// Words that other tools have for a value of ours.
+const SAME_ELSEWHERE: [(&str, &str); 8] = [
+    ("perfetto", "pftrace"),
+    ("proto", "pftrace"),
+    ("chrome", "kineto"),
+    ("pytorch", "kineto"),
+    ("db", "rocpd"),
+    ("sqlite", "rocpd"),
+    ("sqlite3", "rocpd"),
+    ("otf", "otf2"),
+];
+
+/// Returns the first value that clap finds similar.
+fn similar(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::SuggestedValue)? {
+        ContextValue::String(word) => Some(word),
+        ContextValue::Strings(words) => words.first().map(String::as_str),
+        _ => None,
+    }
+}
+
 /// Converts clap's message into one line and a hint.
 fn usage(error: &clap::Error) -> Failure {
     let message = error.render().to_string();
@@ -254,11 +275,22 @@ fn usage(error: &clap::Error) -> Failure {
         && let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue)
         && !known.is_empty()
     {
-        return Failure::new(Kind::Usage, what).hint(format!("one of: {}", known.join(", ")));
+        let word = match error.get(ContextKind::InvalidValue) {
+            Some(ContextValue::String(word)) => word.as_str(),
+            _ => "",
+        };
+        let of_others = SAME_ELSEWHERE.iter().find(|(other, _)| *other == word);
+        let similar = of_others.map(|(_, ours)| *ours).or_else(|| similar(error));
+        let similar = similar.filter(|similar| known.iter().any(|known| known == similar));
+        let meant = similar.map_or(String::new(), |word| format!("did you mean {word}? "));
+        return Failure::new(Kind::Usage, what)
+            .hint(format!("{meant}one of: {}", known.join(", ")));
     }
+    // A process or a program that begins with a hyphen is hardly what was meant.
     let tip = message
         .lines()
-        .find_map(|line| line.trim().strip_prefix("tip: "));
+        .filter_map(|line| line.trim().strip_prefix("tip: "))
+        .find(|tip| !tip.starts_with("to pass '"));
     Failure::new(Kind::Usage, what).hint(tip.unwrap_or("see --help"))
 }
 

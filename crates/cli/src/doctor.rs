@@ -6,7 +6,7 @@ use midair_session::Pid;
 use serde_json::{Value, json};
 
 use crate::engine::{Check, Engine, Request, Verdict};
-use crate::report::Report;
+use crate::report::{Report, hint};
 
 mod topics;
 
@@ -83,8 +83,8 @@ fn lines(pid: Option<Pid>, code: u8, checks: &[Check]) -> Vec<String> {
             Verdict::Fail(_) => "NO",
         };
         lines.push(format!("{mark}  {:width$}  {}", check.name, check.found));
-        if let Some(failure) = check.failure().filter(|failure| !failure.hint.is_empty()) {
-            lines.push(format!("    {:width$}  hint: {}", "", failure.hint));
+        if let Some(hint) = check.failure().map(hint).filter(|hint| !hint.is_empty()) {
+            lines.push(format!("    {:width$}  hint: {hint}", ""));
         }
     }
     let end = if code == 0 { "can" } else { "cannot" };
@@ -126,11 +126,11 @@ fn described(check: &Check) -> Value {
         "cause": topic.cause,
         "evidence": topic.evidence,
         "confidence": if unknown { "unknown" } else { topic.confidence },
-        "remedy": failure.map(|failure| &failure.hint),
+        "remedy": failure.map(hint),
     });
     if let Some(failure) = failure {
         document["exit_code"] = json!(failure.kind.exit_code());
-        document["hint"] = json!(failure.hint);
+        document["hint"] = json!(hint(failure));
     }
     document
 }

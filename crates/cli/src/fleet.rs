@@ -120,7 +120,8 @@ pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     // Signals are blocked before any other thread exists.
     let signals = Signals::block()?;
     let (sender, said) = channel();
-    report.note(&format!("fleet: {} hosts: {remote}", names.len()));
+    let hosts = midair_failure::plain::counted(names.len(), "host", "hosts");
+    report.note(&format!("fleet: {hosts}: {remote}"));
     let mut hosts = Vec::new();
     for (index, name) in names.into_iter().enumerate() {
         hosts.push(Host::start(

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use clap::Command;
+use clap::builder::PossibleValue;
 use midair_output::WriteError;
 use midair_output::files::FileSet;
 
@@ -29,6 +30,26 @@ pub const PAGES: [&str; 17] = [
     "rocprof-compute-live",
     "rocprof-compute-analyze",
 ];
+
+/// The words that name a page: its name, or the command's.
+pub(crate) fn words() -> Vec<PossibleValue> {
+    let word = |page: &'static str| {
+        let word = PossibleValue::new(page);
+        match page.strip_prefix("midair-") {
+            Some(command) => word.alias(command),
+            None => word,
+        }
+    };
+    PAGES.into_iter().map(word).collect()
+}
+
+/// Returns the name of the page that a word means.
+pub(crate) fn name(word: &str) -> String {
+    match PAGES.contains(&word) {
+        true => word.to_owned(),
+        false => format!("midair-{word}"),
+    }
+}
 
 /// Returns one page, in troff.
 pub fn page(name: &str) -> io::Result<Vec<u8>> {

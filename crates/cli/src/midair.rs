@@ -147,7 +147,7 @@ pub fn command() -> Command {
                 .about("Print a manual page, or write all of them")
                 .arg(
                     Arg::new("PAGE")
-                        .value_parser(man::PAGES.to_vec())
+                        .value_parser(man::words())
                         .default_value("midair"),
                 )
                 .arg(
@@ -619,7 +619,8 @@ fn print_man(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let name = matches
         .get_one::<String>("PAGE")
         .map_or("midair", String::as_str);
-    let page = man::page(name)
+    let name = man::name(name);
+    let page = man::page(&name)
         .map_err(|error| Failure::new(Kind::Output, format!("manual page {name}: {error}")))?;
     report.text(&page);
     Ok(0)

@@ -5,13 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::{Failure, plain};
-use midair_session::{Listed, Listing};
+use midair_session::{ADD_TO_CONTAINER, Listed, Listing, traces_others};
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
 
 use crate::doctor::json_argument;
 use crate::engine::Engine;
-use crate::report::Report;
+use crate::report::{Report, hint};
 
 /// The version of the json's schema. It is raised when a member is removed or changes its meaning.
 const SCHEMA: u32 = 1;
@@ -56,14 +56,14 @@ pub(crate) fn run(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> 
 }
 
 fn unreadable(count: usize) -> String {
-    let remedy = match Uid::effective().is_root() {
-        true => "",
-        false => ": run this as root",
+    let remedy = match (Uid::effective().is_root(), traces_others()) {
+        (true, true) => "",
+        (true, false) => ADD_TO_CONTAINER,
+        (false, _) => "run this as root",
     };
-    match count {
-        1 => format!("1 process cannot be inspected{remedy}"),
-        _ => format!("{count} processes cannot be inspected{remedy}"),
-    }
+    let colon = if remedy.is_empty() { "" } else { ": " };
+    let processes = plain::counted(count, "process", "processes");
+    format!("{processes} cannot be inspected{colon}{remedy}")
 }
 
 /// Returns the name of a user, or the number.
@@ -269,7 +269,7 @@ fn process(listed: &Listed) -> Value {
         "attachable": way.is_some(),
         "way": way,
         "why": failure.map(|failure| failure.what.as_str()),
-        "hint": failure.map(|failure| failure.hint.as_str()),
+        "hint": failure.map(hint),
         "exit_code": failure.map(|failure| failure.kind.exit_code()),
     })
 }

@@ -109,10 +109,7 @@ impl Report {
     /// Prints a failure, and its remedy on a second line. Returns the failure's exit code.
     pub fn failure(&self, failure: &Failure) -> u8 {
         self.marked("error:", "31", &failure.what);
-        let hint = match Uid::effective().is_root() {
-            true => without_root(&failure.hint),
-            false => failure.hint.clone(),
-        };
+        let hint = hint(failure);
         if !hint.is_empty() {
             self.clear_status();
             Stream::Err.marked("", "hint:", self.colour("36"), &hint);
@@ -215,6 +212,14 @@ impl Report {
 
     fn clear_status(&self) {
         self.status("");
+    }
+}
+
+/// Returns the remedy of a failure for this user. Root is not advised to become root.
+pub(crate) fn hint(failure: &Failure) -> String {
+    match Uid::effective().is_root() {
+        true => without_root(&failure.hint),
+        false => failure.hint.clone(),
     }
 }
 

@@ -19,6 +19,12 @@ pub(crate) fn tidied(words: &[OsString]) -> Vec<OsString> {
     if words.get(1).is_some_and(|word| names_a_process(word)) {
         words.insert(1, "attach".into());
     }
+    // `midair help` and `midair help COMMAND`.
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.truncate(2);
+        words.push("--help".into());
+    }
     let command = words.get(1).and_then(|word| word.to_str());
     if command.is_some_and(|command| RECORDING.contains(&command)) {
         join_formats(&mut words);
@@ -124,6 +130,9 @@ mod tests {
             ("midair --pid 77", "midair attach --pid 77"),
             ("midair --pid=77", "midair attach --pid=77"),
             ("midair ps", "midair ps"),
+            ("midair help", "midair --help"),
+            ("midair help attach", "midair attach --help"),
+            ("midair attach help", "midair attach help"),
             ("midair --version", "midair --version"),
             ("midair", "midair"),
         ] {

@@ -808,6 +808,8 @@ fn midair_prints_completions_and_manual_pages() {
         // The options of a subcommand or argument are completed, too.
         (&["midair", "completions", "bash"], "--target-error"),
         (&["midair", "man"], ".TH MIDAIR"),
+        (&["midair", "man", "attach"], ".TH MIDAIR-ATTACH"),
+        (&["midair", "help", "attach"], "Usage: midair attach"),
         (&["midair", "man", "rocprof-compute-live"], "interval"),
         (&["midair", "man", "rocprofv3"], ".TH ROCPROFV3"),
     ] {

@@ -153,9 +153,9 @@ impl View<'_> {
         let frame = &self.watch.workload().frame;
         let sureness = Sureness::of(report);
         format!(
-            "{}  {seconds:.0} s  {} dispatches  coverage {:.1} %  least sure: {} ± {:.1} %",
+            "{}  {seconds:.0} s  {}  coverage {:.1} %  least sure: {} ± {:.1} %",
             self.name,
-            report.rows.dispatches(frame),
+            midair_failure::plain::counted(report.rows.dispatches(frame), "dispatch", "dispatches"),
             100.0 * sureness.coverage,
             match sureness.worst.as_str() {
                 "" => "none",

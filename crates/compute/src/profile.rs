@@ -195,9 +195,10 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         }
     }
     let counters: usize = plan.groups.iter().map(Vec::len).sum();
+    let counters = midair_failure::plain::counted(counters, "counter", "counters");
     console.note(&match plan.groups.len() {
-        1 => format!("{counters} counters in one group"),
-        groups => format!("{counters} counters in {groups} groups that take turns"),
+        1 => format!("{counters} in one group"),
+        groups => format!("{counters} in {groups} groups that take turns"),
     });
     let out = directory.join("out/pmc_1");
     files::make(&out)?;

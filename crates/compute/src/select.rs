@@ -282,7 +282,7 @@ impl Dispatches {
             for place in &self.kernels {
                 let Some(time) = times.get(*place as usize) else {
                     return Err(usage(format!(
-                        "-k {place}: there are {} kernels, numbered from 0",
+                        "-k {place}: the kernels are numbered from 0, and there are {}",
                         times.len()
                     )));
                 };

@@ -6,6 +6,7 @@
 //! U+FFFD, so that its place can be seen.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 /// The character that is shown instead.
 pub const REPLACEMENT: char = '\u{fffd}';
@@ -40,6 +41,15 @@ fn without(text: &str, unwanted: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
     let shown = |c| if unwanted(c) { REPLACEMENT } else { c };
     Cow::Owned(text.chars().map(shown).collect())
+}
+
+/// Returns a number with its noun: `1 process`, `2 processes`.
+pub fn counted(count: impl Display + Copy + TryInto<u64>, one: &str, more: &str) -> String {
+    let noun = match count.try_into() {
+        Ok(1) => one,
+        _ => more,
+    };
+    format!("{count} {noun}")
 }
 
 /// Returns JSON with the same meaning in which a terminal obeys nothing. Such characters occur only
@@ -86,6 +96,14 @@ mod tests {
             assert!(matches!(line(text), Cow::Borrowed(same) if same == text));
             assert!(matches!(json(text), Cow::Borrowed(same) if same == text));
         }
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let said = [0, 1, 2].map(|count| counted(count, "host", "hosts"));
+        assert_eq!(said, ["0 hosts", "1 host", "2 hosts"]);
+        assert_eq!(counted(u64::MAX, "b", "bs"), format!("{} bs", u64::MAX));
+        assert_eq!(counted(1_usize, "b", "bs"), "1 b");
     }
 
     #[test]

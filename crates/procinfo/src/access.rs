@@ -16,6 +16,9 @@ const CAP_SYS_PTRACE: u64 = 1 << 19;
 /// `CAP_SYS_ADMIN`.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
+/// The remedy for root without CAP_SYS_PTRACE, which is root in a container by default.
+pub const ADD_TO_CONTAINER: &str = "start the container with --cap-add SYS_PTRACE (Kubernetes: securityContext.capabilities.add), or run midair on the host";
+
 /// The facts that decide whether a process may be traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
@@ -94,6 +97,16 @@ impl Access {
                 "kernel.yama.ptrace_scope is 3: no process may be traced".into(),
                 "it can be changed by a reboot only",
             );
+        }
+        // To become root helps neither root nor who reads that.
+        if self.our_uid == 0 && !self.ptrace_capability && self.same_user_namespace {
+            let why = match self.target_uids.iter().find(|&&uid| uid != 0) {
+                Some(uid) => format!("it belongs to user {uid}"),
+                None if self.target_more_capable => "it has capabilities that we have not".into(),
+                None => "it is not dumpable, or Yama protects it".into(),
+            };
+            let what = format!("{why}, and we are root without CAP_SYS_PTRACE");
+            return (what, ADD_TO_CONTAINER);
         }
         if self.target_uids.iter().any(|&uid| uid != self.our_uid) && !self.ptrace_capability {
             return (
@@ -230,6 +243,22 @@ mod tests {
             })
             .contains("user 0")
         );
+        // Root of a container by default.
+        for (uid, more, yama) in [(1002, false, None), (0, true, None), (0, false, Some(1))] {
+            let (why, hint) = Access {
+                our_uid: 0,
+                target_uids: [uid; 3],
+                target_more_capable: more,
+                yama,
+                ..fine.clone()
+            }
+            .why_not();
+            assert!(
+                why.ends_with("and we are root without CAP_SYS_PTRACE"),
+                "{why}"
+            );
+            assert!(hint.contains("--cap-add SYS_PTRACE"), "{hint}");
+        }
         assert!(
             said(Access {
                 yama: Some(1),

@@ -418,8 +418,8 @@ impl Ready {
                 "while the program had paused the recording (roctxProfilerPause)"
             };
             warnings.push(format!(
-                "{} dispatches were launched {when}: they are left out",
-                index.paused()
+                "{} launched {when}: left out of the results",
+                midair_failure::plain::counted(index.paused(), "dispatch was", "dispatches were")
             ));
         }
         if index.is_idle() && self.truncated != Some(BEFORE_A_BURST) {

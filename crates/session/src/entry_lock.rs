@@ -4,6 +4,7 @@
 //! busy. Two attachers that start at the same moment would find no worker thread, and each would
 //! make one. Two copies of our libraries would then hook the same dispatch tables.
 
+use crate::explain;
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Pid;
 use midair_procinfo::files::kernel_file;
@@ -23,8 +24,8 @@ impl EntryLock {
     /// # Errors
     /// [`Kind::NoProcess`], or [`Kind::Busy`] when another attacher holds the lock.
     pub(crate) fn acquire(pid: Pid) -> Result<EntryLock, Failure> {
-        let file = kernel_file(format!("{pid}/stat"))
-            .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
+        let file =
+            kernel_file(format!("{pid}/stat")).map_err(|_| explain::no_process(pid.get()))?;
         // Where the file cannot be locked at all, only the guard inside the target protects it.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(Failure::new(

@@ -265,7 +265,7 @@ pub(crate) fn not_gpu(pid: Pid) -> Failure {
         Kind::NotGpu,
         format!("process {pid} has no HIP, HSA or CUDA runtime loaded"),
     )
-    .hint("is it the right process? A launcher often runs the work in a child: see ps --forest")
+    .hint("is it the right process? A launcher often runs the work in a child: midair attach --tree PID takes all of them, and midair ps lists the processes that use a GPU")
 }
 
 /// Whether a worker thread of ours has the process, and not a copy of our SDK that the process has

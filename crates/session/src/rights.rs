@@ -125,7 +125,7 @@ fn protected_from(user: u32, tid: Tid) -> Option<Failure> {
 }
 
 /// Whether this program may trace processes of other users.
-fn traces_others() -> bool {
+pub fn traces_others() -> bool {
     const SYS_PTRACE: u64 = 1 << 19;
     task::status(Pid::own()).is_ok_and(|us| us.cap_permitted & SYS_PTRACE != 0)
 }

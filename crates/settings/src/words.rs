@@ -26,24 +26,40 @@ pub fn tool_boolean(value: &str) -> Option<bool> {
     Some(!no.contains(&value.to_ascii_lowercase().as_str()))
 }
 
-/// A duration such as `2s`, `1.5s`, `500ms`, `3m`, `1h`; a bare number counts seconds. Zero and negative
-/// durations are refused.
+/// A duration such as `2s`, `1.5s`, `500ms`, `3m`, `1h30m`; a bare number counts seconds. Zero and
+/// negative durations are refused.
 pub fn duration_word(word: &str) -> Option<Duration> {
-    let unit_at = word
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(word.len());
-    let (number, unit) = word.split_at(unit_at);
-    let seconds = match unit {
+    let (mut rest, mut sum, mut last) = (word, Duration::ZERO, f64::INFINITY);
+    loop {
+        let unit_at = rest.find(|c: char| c.is_ascii_alphabetic());
+        let (number, from_unit) = rest.split_at(unit_at.unwrap_or(rest.len()));
+        let end = from_unit.find(|c: char| !c.is_ascii_alphabetic());
+        let (unit, behind) = from_unit.split_at(end.unwrap_or(from_unit.len()));
+        // The units of several parts descend. Only a number alone needs none.
+        let seconds = seconds_of(unit)?;
+        if seconds >= last || unit.is_empty() && !sum.is_zero() {
+            return None;
+        }
+        let number: f64 = number.trim_end().parse().ok()?;
+        let part = Duration::try_from_secs_f64(number * seconds).ok()?;
+        sum = sum.checked_add(part)?;
+        last = seconds;
+        rest = behind;
+        if rest.is_empty() {
+            return (!sum.is_zero()).then_some(sum);
+        }
+    }
+}
+
+fn seconds_of(unit: &str) -> Option<f64> {
+    Some(match unit {
         "" | "s" | "sec" => 1.0,
         "ms" | "msec" => 1e-3,
         "us" | "usec" => 1e-6,
         "m" | "min" => 60.0,
         "h" | "hour" => 3600.0,
         _ => return None,
-    };
-    let number: f64 = number.trim_end().parse().ok()?;
-    let duration = Duration::try_from_secs_f64(number * seconds).ok()?;
-    (!duration.is_zero()).then_some(duration)
+    })
 }
 
 /// How much is printed, from least to most.
@@ -123,6 +139,10 @@ mod tests {
             ("3h", 10_800_000_000),
             ("3hour", 10_800_000_000),
             ("0.5 ms", 500),
+            ("1h30m", 5_400_000_000),
+            ("2m30s", 150_000_000),
+            ("1h0m1.5s", 3_601_500_000),
+            ("1s500ms", 1_500_000),
         ] {
             assert_eq!(
                 duration_word(word),
@@ -131,7 +151,8 @@ mod tests {
             );
         }
         for bad in [
-            "", "s", "0", "0ms", "-1s", "2 weeks", "nan", "inf", "1e400s", "1e30h",
+            "", "s", "0", "0ms", "-1s", "2 weeks", "nan", "inf", "1e400s", "1e30h", "1h30",
+            "30m1h", "1h1h", "1m-1s", "0h0m", "1h30x", "1h m", "1h30m ",
         ] {
             assert_eq!(duration_word(bad), None, "{bad}");
         }

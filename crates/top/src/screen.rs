@@ -92,10 +92,10 @@ impl View {
         let who = match all.as_slice() {
             [] => String::new(),
             [one] => format!("{} ({})", one.name, one.pid),
-            many => format!(
-                "{} processes",
-                many.iter().filter(|it| it.ended.is_none()).count()
-            ),
+            many => {
+                let alive = many.iter().filter(|it| it.ended.is_none()).count();
+                midair_failure::plain::counted(alive, "process", "processes")
+            }
         };
         let since = all.iter().map(|it| it.now.saturating_sub(it.since)).max();
         let records: f64 = all.iter().map(|it| it.records_rate).sum();

@@ -102,6 +102,42 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
     roots.quit()
 }
 
+/// Root of a container by default: no CAP_SYS_PTRACE. To become root is no remedy.
+#[test]
+fn root_without_the_right_to_trace_learns_how_to_get_it() -> Result<()> {
+    if !is_root_for("to start a program of another user")? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let his = his(&kit)?;
+    let pid = his.pid.to_string();
+    let commands: [&[&str]; 7] = [
+        &["attach", &pid],
+        &["top", "--once", &pid],
+        &["why", &pid],
+        &["doctor", &pid],
+        &["doctor"],
+        &["ps"],
+        &["ps", "--all", "--json"],
+    ];
+    for words in commands {
+        let mut contained = std::process::Command::new("setpriv");
+        contained
+            .args(["--bounding-set", "-sys_ptrace"])
+            .arg(stage()?.join("bin/midair"))
+            .args(words)
+            .current_dir(kit.scratch());
+        let exit = run(contained, PATIENCE)?;
+        let said = format!("{exit}");
+        assert!(said.contains("--cap-add SYS_PTRACE"), "{words:?}: {said}");
+        assert!(!said.contains("as root;"), "{words:?}: {said}");
+        assert!(!said.contains("or as root"), "{words:?}: {said}");
+        let refused = words.contains(&pid.as_str());
+        assert_eq!(exit.status.code() == Some(11), refused, "{words:?}: {said}");
+    }
+    his.quit()
+}
+
 /// Otherwise the user could read any file through the tool, out of a process of their own.
 #[test]
 fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {

@@ -273,3 +273,29 @@ fn completions_know_every_option() {
         }
     }
 }
+
+#[test]
+fn hints_name_what_works() {
+    for (words, hint) in [
+        (
+            &["7", "-f", "perfetto"][..],
+            "did you mean pftrace? one of: csv, ",
+        ),
+        (&["7", "-f", "sqlite"], "did you mean rocpd? one of: "),
+        (&["7", "-f", "pftrac"], "did you mean pftrace? one of: "),
+        (&["7", "-f", "zzz"], "one of: csv, "),
+        (&["-1"], "see --help"),
+        (&["7", "--misspelt"], "see --help"),
+        (
+            &["7", "--kernel-trac"],
+            "a similar argument exists: '--kernel-trace'",
+        ),
+    ] {
+        let failure = ours(words).unwrap_err();
+        assert!(
+            failure.hint.starts_with(hint),
+            "{words:?}: {}",
+            failure.hint
+        );
+    }
+}

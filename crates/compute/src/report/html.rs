@@ -70,12 +70,12 @@ fn one(out: &mut String, workload: &Workload, report: &Report, options: &Options
     let model = known("gpu_model").map_or("", |(_, model)| model.as_str());
     let _ = writeln!(
         out,
-        "<section class=\"workload\"><h1>{}</h1><p class=\"facts\">{} {} · {} dispatches of {} kernels</p>",
+        "<section class=\"workload\"><h1>{}</h1><p class=\"facts\">{} {} · {} of {}</p>",
         safe(&workload.name),
         safe(workload.architecture.name),
         safe(model),
-        report.rows.len(),
-        report.kernels.len()
+        midair_failure::plain::counted(report.rows.len(), "dispatch", "dispatches"),
+        midair_failure::plain::counted(report.kernels.len(), "kernel", "kernels")
     );
     for note in &workload.notes {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", safe(note));

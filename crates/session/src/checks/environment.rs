@@ -90,7 +90,13 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
         );
         return lines.fail(NAME, Failure::new(Kind::NoHeadroom, what).hint(hint));
     }
-    lines.pass(NAME, format!("user {uid} has {there} threads of {limit}"));
+    lines.pass(
+        NAME,
+        format!(
+            "user {uid} has {} of at most {limit}",
+            midair_failure::plain::counted(there, "thread", "threads")
+        ),
+    );
 }
 
 /// Reports where results would be written.

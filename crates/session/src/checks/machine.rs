@@ -8,6 +8,7 @@ use crate::request::Request;
 use midair_agents::{Agent, AgentType};
 use midair_failure::{Failure, Kind};
 use midair_inject::{Refusal, own_filter};
+use midair_procinfo::access::ADD_TO_CONTAINER;
 use midair_procinfo::files::{kernel_link, kernel_words};
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
@@ -54,12 +55,13 @@ fn tracing(status: &Status, lines: &mut Lines) {
     let scope = kernel_words("sys/kernel/yama/ptrace_scope");
     let scope = scope.ok().and_then(|text| text.trim().parse().ok());
     let ours = status.cap_effective | added_capabilities();
-    may_trace(ours & TRACES != 0, scope, lines);
+    may_trace(ours & TRACES != 0, status.uid[1] == 0, scope, lines);
 }
 
-fn may_trace(capable: bool, scope: Option<u32>, lines: &mut Lines) {
+fn may_trace(capable: bool, is_root: bool, scope: Option<u32>, lines: &mut Lines) {
     const NAME: &str = "tracing";
     const WAYS: &str = "sysctl kernel.yama.ptrace_scope=0, root, CAP_SYS_PTRACE on midair, or a target that loads our register library";
+    let ways = if is_root { ADD_TO_CONTAINER } else { WAYS };
     match (scope, capable) {
         (Some(3), _) => {
             let what = "kernel.yama.ptrace_scope is 3: nobody may trace any process until the next boot";
@@ -67,14 +69,18 @@ fn may_trace(capable: bool, scope: Option<u32>, lines: &mut Lines) {
             lines.fail(NAME, Failure::new(Kind::NotPermitted, what).hint(hint));
         }
         (_, true) => lines.pass(NAME, "we have CAP_SYS_PTRACE: processes of all users"),
+        (None | Some(0), false) if is_root => lines.note(
+            NAME,
+            format!("root's processes alone, as root without CAP_SYS_PTRACE: {ADD_TO_CONTAINER}"),
+        ),
         (None | Some(0), false) => lines.pass(NAME, "processes of this user, and no others"),
         (Some(1), false) => lines.note(
             NAME,
-            format!("kernel.yama.ptrace_scope is 1: only descendants of midair, and those that allow it; {WAYS}"),
+            format!("kernel.yama.ptrace_scope is 1: only descendants of midair, and those that allow it; {ways}"),
         ),
         (Some(other), false) => {
             let what = format!("kernel.yama.ptrace_scope is {other}: only CAP_SYS_PTRACE may trace, and we lack it");
-            lines.fail(NAME, Failure::new(Kind::NotPermitted, what).hint(WAYS));
+            lines.fail(NAME, Failure::new(Kind::NotPermitted, what).hint(ways));
         }
     }
 }
@@ -220,7 +226,7 @@ mod tests {
     fn who_may_trace() {
         let told = |capable, scope| {
             let mut lines = Lines::default();
-            may_trace(capable, scope, &mut lines);
+            may_trace(capable, false, scope, &mut lines);
             match &lines.checks[0].verdict {
                 Verdict::Pass => "pass",
                 Verdict::Note => "note",
@@ -233,6 +239,18 @@ mod tests {
         assert_eq!(told(false, Some(1)), "note");
         assert_eq!(told(false, Some(2)), "fail");
         assert_eq!(told(true, Some(3)), "fail");
+        // Root in a container.
+        for scope in [None, Some(0), Some(1), Some(2)] {
+            let mut lines = Lines::default();
+            may_trace(false, true, scope, &mut lines);
+            let check = &lines.checks[0];
+            let said = match &check.verdict {
+                Verdict::Pass => "",
+                Verdict::Note => &check.found,
+                Verdict::Fail(failure) => &failure.hint,
+            };
+            assert!(said.contains("--cap-add SYS_PTRACE"), "{check:?}");
+        }
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub(super) fn existence(asked: Pid, lines: &mut Lines) -> Option<(Pid, Tid)> {
         return zombie(lines);
     };
     let pid = status.tgid.unwrap_or(asked);
-    let mut found = format!("{pid} ({name}) lives, with {} threads", status.threads);
+    let threads = midair_failure::plain::counted(status.threads, "thread", "threads");
+    let mut found = format!("{pid} ({name}) lives, with {threads}");
     if asked != pid {
         found = format!("{asked} is a thread of process {pid} ({name}), which is meant");
     } else if tid != pid.leader() {
