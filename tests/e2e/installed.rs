@@ -304,6 +304,8 @@ fn one_file_demonstrates_an_attach_without_a_compiler() -> Result<()> {
     let exit = first.wait(PATIENCE)?.success()?;
     assert!(has(&exit.stdout, "gemm"), "{exit}");
     assert!(has(&exit.stdout, "_results.db"), "{exit}");
+    let log = std::fs::metadata(home.join("first/program.log"))?;
+    assert_eq!(log.permissions().mode() & 0o777, 0o600);
 
     let kept = shown(demo(&["--keep", "-d", "results"]))?;
     let [top, attach, kill] = &kept.commands[..] else {

@@ -1,7 +1,7 @@
 // forger DIRECTORY [LIBRARY...]: a process on the stand-in runtimes of DIRECTORY that writes records of its own
 // into the spool of whoever attaches to it. Each LIBRARY is loaded, and a thread waits in its function `hold`.
 // NAME in its environment becomes the name of the process. DUMPABLE (0 or 1) is set once it has given up all groups
-// but its user's. Commands, each answered by its first word:
+// but its user's, and all capabilities if it is not root's. Commands, each answered by its first word:
 //   symbols COUNT     COUNT kernels, from number 1 on, with short symbols of long names
 //   symbol ID BYTES   a kernel with a symbol of BYTES quotation marks
 //   kernels COUNT ID  COUNT dispatches of kernel ID
@@ -10,9 +10,11 @@
 //   quit
 #include "../../c/kit.h"
 #include <dlfcn.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 
 // As crates/record has them: the layout of the spool and the kinds of records.
 enum { CHUNK = 65536, CHUNK_HEAD = 64, CHUNKS_AT = 40, CHUNK_COUNT = 48, FREE = 0, OPEN = 1, SEALED = 2 };
@@ -139,8 +141,11 @@ int main(int argc, char **argv) {
   int (*devices)(int *) = (int (*)(int *))dlsym(loaded(path), "hipGetDeviceCount"), count = 0;
   if (!devices || devices(&count)) fail("no devices");
   for (int n = 2; n < argc; n++) start_thread(held, loaded(argv[n]));
+  struct __user_cap_header_struct version = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct none[2] = {0};
   if (getenv("DUMPABLE") &&
-      (setresgid(getgid(), getgid(), getgid()) || prctl(PR_SET_DUMPABLE, atoi(getenv("DUMPABLE")))))
+      (setresgid(getgid(), getgid(), getgid()) || (getuid() && syscall(SYS_capset, &version, none)) ||
+       prctl(PR_SET_DUMPABLE, atoi(getenv("DUMPABLE")))))
     fail("cannot protect itself");
   say("ready");
   while (hear(line, sizeof line) && strcmp(line, "quit")) {
