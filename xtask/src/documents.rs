@@ -216,8 +216,8 @@ fn contents(pages: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
-/// Checks that ids of deviations are unique and on the page of their prefix, and that those which
-/// are cited exist.
+/// Checks that ids of deviations are unique, on the page of their prefix, each with its decision and
+/// reason, and that cited ids exist.
 fn deviations(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     let mut known = BTreeSet::new();
     for (prefix, file) in DEVIATIONS {
@@ -226,18 +226,31 @@ fn deviations(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
             mistakes.push(format!("{} is missing", path.display()));
             continue;
         };
-        for line in page.text.lines().filter(|line| line.starts_with("| <a ")) {
-            let ids = ids_in(line);
-            let Some(id) = ids.first().filter(|id| id.starts_with(prefix)) else {
-                mistakes.push(format!("{}: a row without an id: {line}", path.display()));
+        for decision in page.text.split("\n### ").skip(1) {
+            let (id, rest) = decision.split_once('\n').unwrap_or((decision, ""));
+            if ids_in(id) != [id] || !id.starts_with(prefix) {
+                mistakes.push(format!("{}: '{id}' is no {prefix} id", path.display()));
                 continue;
-            };
-            if !line.starts_with(&format!("| <a id=\"{}\"></a>{id} |", id.to_lowercase())) {
-                mistakes.push(format!("{}: {id} has another anchor", path.display()));
             }
-            if !known.insert((*id).to_owned()) {
+            if !rest.starts_with("\n**Decision.** ") || !rest.contains("\n\n**Why.** ") {
+                mistakes.push(format!(
+                    "{}: {id} has no decision or no reason",
+                    path.display()
+                ));
+            }
+            if !known.insert(id.to_owned()) {
                 mistakes.push(format!("{}: {id} is there twice", path.display()));
             }
+        }
+        if page
+            .text
+            .lines()
+            .any(|line| line.starts_with('|') && !ids_in(line).is_empty())
+        {
+            mistakes.push(format!(
+                "{}: an id in a table: one heading an id",
+                path.display()
+            ));
         }
     }
     for page in pages.iter().chain(sources) {
@@ -429,7 +442,9 @@ mod tests {
 
     #[test]
     fn each_kind_of_mistake_is_found() {
-        let row = "| <a id=\"amd-001\"></a>AMD-001 | what | why |\n";
+        let decision = "\n### AMD-001\n\n**Decision.** What.\n\n**Why.** Because.\n";
+        let decisions =
+            format!("{decision}{decision}\n### XYZ-1\n\n### AMD-003\n\nwhat\n\n| AMD-004 |\n");
         let pages = [
             page("README.md", &"line\n".repeat(README_LINES)),
             page("ARCHITECTURE.md", &"x".repeat(ARCHITECTURE_BYTES + 1)),
@@ -439,7 +454,7 @@ mod tests {
                 "[out](../README.md) [in](README.md) [gone](gone.md) [self](#nothing)\n$ midair attach 1 --no-such-option\n",
             ),
             page("docs/b.md", "AMD-002, `crates/no-such-crate`, `crates/*`"),
-            page("docs/deviations/amd.md", &row.repeat(2)),
+            page("docs/deviations/amd.md", &decisions),
             page("docs/sources.md", "## hip\n"),
         ];
         let sources = [page("crates/x.rs", concat!("// docs/sources.md", "#hop"))];
@@ -465,6 +480,9 @@ mod tests {
             "#nothing: there is no such heading",
             "docs/b.md is not in docs/SUMMARY.md",
             "AMD-001 is there twice",
+            "'XYZ-1' is no AMD id",
+            "AMD-003 has no decision",
+            "an id in a table",
             "there is no deviation AMD-002",
             "docs/deviations/engine.md is missing",
             "has no topic 'hop'",
