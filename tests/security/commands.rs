@@ -4,7 +4,7 @@
 //! The commands are those of the table in SECURITY.md (`midair_settings::commands`). Each is given
 //! every file, directory and program that its options and variables take.
 
-use crate::installed::{BOTH, Installed, USER, as_user, give, mode};
+use crate::installed::{BOTH, Installed, USER, as_user, give, mode, start_as_other};
 use midair_settings::commands::COMMANDS;
 use midair_tests::Result;
 use midair_tests::compile::attack_program;
@@ -140,7 +140,7 @@ impl Traps {
     }
 
     /// Runs a command as the user. `{closed}`, `{roots}`, `{users}`, `{helper}` and `{pid}` in its
-    /// words stand for the traps and for a process of root's.
+    /// words stand for the traps and for a process of another user's.
     fn spring(&self, program: &Path, words: &str, pid: i32) -> Result<Exit> {
         let mut command = as_user(program, USER);
         for word in words.split_whitespace() {
@@ -347,8 +347,7 @@ fn no_command_does_with_capabilities_what_its_user_may_not() -> Result<()> {
     let Some(traps) = Traps::set()? else {
         return Ok(());
     };
-    let mut target = traps.kit.start("two_gpus", "log", &[])?;
-    target.target.expect("ready")?;
+    let target = start_as_other(&traps.kit, "two_gpus", "log", &[])?;
     let pid = target.target.pid();
     let mut before = [
         contents(&traps.at("roots"))?,
@@ -397,8 +396,7 @@ fn a_set_uid_program_does_nothing() -> Result<()> {
     let Some(traps) = Traps::set()? else {
         return Ok(());
     };
-    let mut target = traps.kit.start("two_gpus", "log", &[])?;
-    target.target.expect("ready")?;
+    let target = start_as_other(&traps.kit, "two_gpus", "log", &[])?;
     let pid = target.target.pid();
     let before = [
         contents(&traps.at("roots"))?,

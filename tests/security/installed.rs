@@ -1,6 +1,8 @@
 //! An installation of midair that belongs to root and has rights that its user lacks.
 
+use midair_tests::lab::LabTarget;
 use midair_tests::stage::{plain_environment, stage};
+use midair_tests::stand_in::Kit;
 use midair_tests::{Result, is_root_for};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,6 +12,9 @@ use std::process::Command;
 
 /// A user without rights.
 pub(crate) const USER: u32 = 12345;
+/// Another one, whose processes a midair with capabilities enters on every kernel. Before Linux 6.16 it
+/// refuses those of root (ENG-070).
+pub(crate) const OTHER: u32 = USER + 1;
 /// CAP_SYS_PTRACE, and CAP_DAC_OVERRIDE for the files in `/proc` of another user's process.
 pub(crate) const BOTH: u32 = 1 << 19 | 1 << 1;
 
@@ -87,6 +92,22 @@ pub(crate) fn as_user(program: &Path, uid: u32) -> Command {
         .uid(uid)
         .gid(uid);
     command
+}
+
+/// Starts a program on the stand-in runtimes as the other user.
+pub(crate) fn start_as_other(
+    kit: &Kit,
+    name: &str,
+    log: &str,
+    variables: &[(&str, &str)],
+) -> Result<LabTarget> {
+    let program = kit.program(name)?;
+    // A process whose user may not read its program is not dumpable.
+    mode(&program, 0o755)?;
+    mode(kit.scratch(), 0o777)?;
+    let mut target = kit.start_command(as_user(&program, OTHER), log, variables)?;
+    target.target.expect("ready")?;
+    Ok(target)
 }
 
 /// Returns what makes an attack on this program or library easier than it need be.

@@ -12,6 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const SOMEBODY: u32 = 1000;
+const OTHER: u32 = 1001;
 const BOTH: &str = "cap_sys_ptrace,cap_dac_read_search+ep";
 
 /// Copies the product and gives its command line these file capabilities.
@@ -52,13 +53,14 @@ fn safe() -> Result<tempfile::TempDir> {
         .tempdir_in("/opt")?)
 }
 
-/// Starts a program of the user who may attach.
-fn his(kit: &Kit) -> Result<Program> {
+/// Starts a program of this user: the one who may attach, or another. Before Linux 6.16 programs of
+/// root are refused (ENG-070).
+fn of(user: u32, kit: &Kit) -> Result<Program> {
     let start = Start {
-        before: as_user(SOMEBODY),
+        before: as_user(user),
         ..Start::default()
     };
-    Program::start(kit, "his", start)
+    Program::start(kit, &format!("of-{user}"), start)
 }
 
 #[test]
@@ -67,8 +69,8 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
         return Ok(());
     }
     let kit = Kit::new()?;
-    let mut his = his(&kit)?;
-    let mut roots = Program::start(&kit, "root's", Start::default())?;
+    let mut his = of(SOMEBODY, &kit)?;
+    let mut others = of(OTHER, &kit)?;
     let attach = |path: PathBuf| Attach {
         before: as_user(SOMEBODY),
         program: Some(path),
@@ -78,8 +80,8 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
     // The attacher itself is not dumpable: its files in /proc belong to root.
     let one = attach(with_capabilities(safe.path(), "one", "cap_sys_ptrace+ep")?);
     works(&mut his, &one, "CAP_SYS_PTRACE, his own")?;
-    refused(&roots, &one, 11, "but not CAP_DAC_READ_SEARCH")?;
-    let exit = refusal(&roots, &one)?;
+    refused(&others, &one, 11, "but not CAP_DAC_READ_SEARCH")?;
+    let exit = refusal(&others, &one)?;
     assert!(
         exit.stderr
             .join("\n")
@@ -87,19 +89,19 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
         "{exit}"
     );
     let both = attach(with_capabilities(safe.path(), "both", BOTH)?);
-    works(&mut roots, &both, "both, root's")?;
+    works(&mut others, &both, "both, another's")?;
     works(&mut his, &both, "both, his own")?;
     // An attacher without any capability.
     let none = attach(stage()?.join("bin/midair"));
     works(&mut his, &none, "none, his own")?;
     refused(
-        &roots,
+        &others,
         &none,
         11,
-        "it belongs to user 0 and we are user 1000",
+        "it belongs to user 1001 and we are user 1000",
     )?;
     his.quit()?;
-    roots.quit()
+    others.quit()
 }
 
 /// Root of a container by default: no CAP_SYS_PTRACE. To become root is no remedy.
@@ -109,7 +111,7 @@ fn root_without_the_right_to_trace_learns_how_to_get_it() -> Result<()> {
         return Ok(());
     }
     let kit = Kit::new()?;
-    let his = his(&kit)?;
+    let his = of(SOMEBODY, &kit)?;
     let pid = his.pid.to_string();
     let commands: [&[&str]; 7] = [
         &["attach", &pid],
@@ -145,8 +147,8 @@ fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
         return Ok(());
     }
     let kit = Kit::new()?;
-    let mut his = his(&kit)?;
-    let roots = Program::start(&kit, "root's", Start::default())?;
+    let mut his = of(SOMEBODY, &kit)?;
+    let others = of(OTHER, &kit)?;
     let safe = safe()?;
     let midair = with_capabilities(safe.path(), "both", BOTH)?;
     let place = |name: &str, folder: u32, file: u32| -> Result<PathBuf> {
@@ -186,10 +188,10 @@ fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
     let own = kit.scratch().join("own.so");
     std::fs::copy(&closed, &own)?;
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o755))?;
-    refused(&roots, &with(&own), 11, "it has the rights of user 0")?;
+    refused(&others, &with(&own), 11, "it has the rights of user 1001")?;
     works(&mut his, &with(&own), "a tool of his own")?;
     his.quit()?;
-    roots.quit()
+    others.quit()
 }
 
 /// The attacher does not write what its user may not write, even when the directory was replaced by
@@ -200,7 +202,7 @@ fn results_are_written_as_its_user() -> Result<()> {
         return Ok(());
     }
     let kit = Kit::new()?;
-    let mut his = his(&kit)?;
+    let mut his = of(SOMEBODY, &kit)?;
     let safe = safe()?;
     let midair = with_capabilities(safe.path(), "both", BOTH)?;
     let roots = safe.path().join("results");
