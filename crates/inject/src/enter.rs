@@ -39,16 +39,25 @@ pub fn enter(
     library: &Library,
     options: &Options,
 ) -> Result<Entered, EnterError> {
-    enter_as_it_was(look, library, options).map_err(|error| look.image.explain(error))
+    let mut begun = false;
+    enter_as_it_was(look, library, options, &mut begun).map_err(|error| {
+        match look.image.explain(error) {
+            EnterError::Replaced { during, .. } => EnterError::Replaced { during, begun },
+            other => other,
+        }
+    })
 }
 
+/// Enters as [`enter`] does. Sets `begun` once anything was changed in the process.
 fn enter_as_it_was(
     look: &Inspection,
     library: &Library,
     options: &Options,
+    begun: &mut bool,
 ) -> Result<Entered, EnterError> {
     let library = read(library)?;
     if let Some(worker) = &look.worker {
+        *begun = true;
         return wake::wake(look, worker, options);
     }
     let fd = library_fd(look);
@@ -56,7 +65,7 @@ fn enter_as_it_was(
     let draft = Draft::new(look, options, fd, entry);
     // A library that is there already is not sent again.
     let library = library.filter(|_| entry.is_none());
-    let (mappings, via, times) = make_thread(look, draft, options)?;
+    let (mappings, via, times) = make_thread(look, draft, options, begun)?;
     let block = Block {
         memory: look.memory(),
         at: mappings.data,
@@ -95,11 +104,12 @@ fn make_thread(
     look: &Inspection,
     draft: Draft,
     options: &Options,
+    begun: &mut bool,
 ) -> Result<(Mappings, Via, Times), EnterError> {
     let mut draft = Some(draft);
     let began = Instant::now();
     let (orphans, hint) = (orphans::find(look), orphans::hint());
-    borrow(
+    let made = borrow(
         look,
         options,
         |Borrowed {
@@ -220,7 +230,9 @@ fn make_thread(
                 }
             }
         },
-    )
+    );
+    *begun = draft.is_none();
+    made
 }
 
 fn fill(

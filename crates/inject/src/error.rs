@@ -326,6 +326,9 @@ pub enum EnterError {
     Replaced {
         /// During what.
         during: &'static str,
+        /// Whether anything had been changed in the old program. If not, the attach can begin again
+        /// with the new one.
+        begun: bool,
     },
     /// The target has other rights than when it was inspected: it executed a program with the
     /// set-uid bit or with file capabilities, or changed its user. It was let go.
@@ -475,7 +478,7 @@ impl fmt::Display for EnterError {
                 "what thread {tid} names as the channel to its attacher is no such socket"
             ),
             EnterError::Gone { during } => write!(f, "the process ended during {during}"),
-            EnterError::Replaced { during } => {
+            EnterError::Replaced { during, .. } => {
                 write!(
                     f,
                     "the process became another program (exec) during {during}"

@@ -80,7 +80,10 @@ impl Differs {
     pub(crate) fn into_error(self, pid: Pid, during: &'static str) -> EnterError {
         match self {
             Differs::Gone => EnterError::Gone { during },
-            Differs::Program => EnterError::Replaced { during },
+            Differs::Program => EnterError::Replaced {
+                during,
+                begun: true,
+            },
             Differs::Rights | Differs::ThreadRights | Differs::ChangesUser => {
                 EnterError::RightsChanged { pid, during }
             }
@@ -213,7 +216,10 @@ impl ProcessImage {
             ImageState::Same => Ok(()),
             ImageState::Stopped => Err(Refusal::Stopped { pid: self.pid }.into()),
             ImageState::Ended => Err(EnterError::Gone { during }),
-            ImageState::Replaced => Err(EnterError::Replaced { during }),
+            ImageState::Replaced => Err(EnterError::Replaced {
+                during,
+                begun: true,
+            }),
         }
     }
 
@@ -248,7 +254,12 @@ impl ProcessImage {
         loop {
             match self.standing() {
                 ImageState::Ended => return EnterError::Gone { during },
-                ImageState::Replaced => return EnterError::Replaced { during },
+                ImageState::Replaced => {
+                    return EnterError::Replaced {
+                        during,
+                        begun: true,
+                    };
+                }
                 ImageState::Stopped => return Refusal::Stopped { pid: self.pid }.into(),
                 ImageState::Same => {}
             }

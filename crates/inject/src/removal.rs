@@ -78,7 +78,10 @@ pub(crate) fn unmap_after(
         }
     };
     if !look.image.is_program_of(image) {
-        return Err(EnterError::Replaced { during: PHASE });
+        return Err(EnterError::Replaced {
+            during: PHASE,
+            begun: true,
+        });
     }
     borrow(&look, options, |Borrowed { mut hold, .. }| {
         // While one of its threads is held, the process cannot become another program, whose memory

@@ -80,6 +80,14 @@ impl Session {
                     std::thread::sleep(CLAIMED);
                 }
                 Err(StartError::Claimed(failure)) => return Err(failure),
+                // A shell, then `env`, then the program: all of them are the process that was
+                // asked for.
+                Err(StartError::OtherProgram(failure)) => {
+                    let lives = alive.as_ref().is_some_and(|it| it.ended().is_none());
+                    if !lives || !starting.rests() {
+                        return Err(killed(failure));
+                    }
+                }
                 Err(StartError::Failed(failure)) if starting.goes_on(&failure) => {}
                 Err(StartError::Failed(failure)) => return Err(killed(starting.over(failure))),
                 Ok(session) => return Ok(session),
@@ -145,6 +153,7 @@ impl Session {
                 }
                 error if error.is_lost_patience() => not_taken(pid, &failure.what),
                 error if explain::is_claimed(&approach, &error) => StartError::Claimed(failure),
+                EnterError::Replaced { begun: false, .. } => StartError::OtherProgram(failure),
                 _ => StartError::Failed(failure),
             }
         })?;

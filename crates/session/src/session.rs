@@ -46,8 +46,9 @@ use std::time::{Duration, Instant};
 
 /// How long the target's side may take to set up: it loads a tool and configures it.
 const SETUP_LIMIT: Duration = Duration::from_secs(20);
-/// The same on a machine that gives the process no processor.
-const SETUP_LONGEST: Duration = Duration::from_secs(60);
+/// The same on a machine that gives the process no processor. AMD's runtime holds its locks while it
+/// starts, for seconds of processor time: a tenth of a processor takes a minute for that.
+const SETUP_LONGEST: Duration = Duration::from_secs(180);
 /// How long a detach may take beyond the drain.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
 /// How long a detach of a CUDA process may take beyond the drain. CUPTI is finalized once every

@@ -48,13 +48,17 @@ impl Starting {
     /// be gone by then.
     pub(crate) fn goes_on(&self, refused: &Failure) -> bool {
         // The process has no runtime yet, or no C library yet, or no thread of it is where it can be
-        // borrowed. Any later failure means that entering had begun, and a process that has become
-        // another program since then is another target.
+        // borrowed. Any later failure means that entering had begun.
         let passes = matches!(
             refused.kind,
             Kind::NotGpu | Kind::Libc | Kind::NoParkedThread
         );
-        if !passes || self.left() < PAUSE || live(self.pid).is_none() {
+        passes && self.rests()
+    }
+
+    /// Waits a moment, and returns true if the process lives and there is time left.
+    pub(crate) fn rests(&self) -> bool {
+        if self.left() < PAUSE || live(self.pid).is_none() {
             return false;
         }
         std::thread::sleep(PAUSE);

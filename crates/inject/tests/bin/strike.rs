@@ -39,6 +39,7 @@ pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, S
         "_exit" => Some(b'_'),
         "abort" => Some(b'a'),
         "exec" => Some(b'x'),
+        "again" => Some(b'p'),
         "leader" => Some(b'l'),
         "user" => Some(b'u'),
         "hide" => Some(b'h'),
@@ -59,6 +60,9 @@ pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, S
     let action = Action::Strike(Box::new(move |step| {
         let before = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
         let users_before = users(pid);
+        // The addresses of a program are others each time that it is executed.
+        let addresses = || std::fs::read(format!("/proc/{pid}/auxv")).ok();
+        let addresses_before = addresses();
         let began = Instant::now();
         match letter {
             Some(letter) => {
@@ -79,6 +83,7 @@ pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, S
                 "user" => users(pid).iter().all(|user| !users_before.contains(user)),
                 "hide" => task::status(pid)
                     .is_ok_and(|status| is_dumpable(pid.leader(), &status) == Some(false)),
+                "again" => addresses() != addresses_before,
                 "exec" | "raise" => std::fs::read_link(format!("/proc/{pid}/exe")).ok() != before,
                 _ => states
                     .iter()

@@ -25,6 +25,8 @@ pub(crate) enum StartError {
     /// itself: that of an attempt before this one, which has not given up yet, or that of an
     /// attacher which cannot be seen from here. Nothing was begun.
     Claimed(Failure),
+    /// The process executed another program before anything was changed in it.
+    OtherProgram(Failure),
     /// Anything else. What was begun is undone.
     Failed(Failure),
 }
@@ -35,6 +37,7 @@ impl StartError {
         match self {
             StartError::OfferNotTaken(failure)
             | StartError::Claimed(failure)
+            | StartError::OtherProgram(failure)
             | StartError::Failed(failure) => failure,
         }
     }

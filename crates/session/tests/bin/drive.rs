@@ -1,9 +1,11 @@
 //! An attacher as a process of its own, for tests that let it or its target die: attaches, collects records,
 //! detaches, writes.
 //!
-//! `midair-drive PID DIRECTORY [--die-after N] [--lease-ms N] [--largest-file BYTES] [--late MS] [--late-offer MS]`
+//! `midair-drive PID DIRECTORY [--die-after N] [--lease-ms N] [--largest-file BYTES] [--late MS] [--late-offer MS]
+//! [--again CONTROL]`
 //! (`--late`: once, this process stands still for so long before it sends the library, and the target's part of it waits for half of that;
-//! `--late-offer`: once, before it offers the session)
+//! `--late-offer`: once, before it offers the session; `--again`: the process executes its program
+//! once more when a thread is chosen)
 //! `midair-drive serve`: once for each line of its standard input ("N WHAT PID CONTROL DIRECTORY": WHAT
 //! happens to process PID after step N). After each it prints how it went, which steps it made and what it
 //! has open.
@@ -74,11 +76,14 @@ fn run(args: Vec<String>) -> Result<(), Error> {
     let directory = words.next().ok_or("no directory named")?;
     let (mut lease, mut largest, mut die_after) = (Duration::from_secs(5), None, u64::MAX);
     let (mut late, mut late_offer) = (None, None);
+    let mut again = None;
     while let Some(word) = words.next() {
-        let value: u64 = words
-            .next()
-            .ok_or(format!("{word} wants a value"))?
-            .parse()?;
+        let value = words.next().ok_or(format!("{word} wants a value"))?;
+        if word == "--again" {
+            again = Some(strike::arm("Chosen", "again", pid, Path::new(&value))?);
+            continue;
+        }
+        let value: u64 = value.parse()?;
         match word.as_str() {
             "--die-after" => die_after = value,
             "--lease-ms" => lease = Duration::from_millis(value),
@@ -91,6 +96,7 @@ fn run(args: Vec<String>) -> Result<(), Error> {
     let mut options = Options::default();
     let sleep = |late| Action::Strike(Box::new(move |_| std::thread::sleep(late)));
     match (late, late_offer) {
+        (None, None) if again.is_some() => {}
         (None, None) => fault::arm(die_after, Action::DieHere),
         (Some(late), _) => {
             options.boot = late / 2;
@@ -98,8 +104,11 @@ fn run(args: Vec<String>) -> Result<(), Error> {
         }
         (None, Some(late)) => fault::arm_at("Offering", sleep(late)),
     }
-    let request = request(pid, &directory, lease);
-    let written = attach(&request, &install, &options, None, largest);
+    let mut request = request(pid, &directory, lease);
+    if again.is_some() {
+        request.wait = Some(Duration::from_secs(60));
+    }
+    let written = attach(&request, &install, &options, again.as_ref(), largest);
     let written = written.map_err(|failure| format!("{:?}: {failure}", failure.kind))?;
     println!("wrote {} files", written.files.len());
     println!("steps {:?}", fault::steps());
@@ -170,7 +179,11 @@ fn serve(install: &Install) -> Result<(), Error> {
         };
         let pid: Pid = pid.parse()?;
         let struck = strike::arm(number, what, pid, Path::new(control))?;
-        let request = request(pid, directory, Duration::from_secs(5));
+        let mut request = request(pid, directory, Duration::from_secs(5));
+        // The attach would begin again with the other program, which has no runtime.
+        if what == "exec" {
+            request.wait = Some(Duration::ZERO);
+        }
         let done = attach(&request, install, &Options::default(), Some(&struck), None);
         let (_, _) = fault::disarm();
         let (took, step) = match struck.told() {

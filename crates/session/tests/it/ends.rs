@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use crate::common::{Worker, numbers, pipe, serve, steps};
+use crate::common::{Worker, drive, numbers, pipe, serve, steps};
 use midair_tests::stand_in::Kit;
-use midair_tests::target::{PATIENCE, Target};
+use midair_tests::target::{PATIENCE, Target, run};
 
 /// Returns the longest time that it may take: a second, or ten where other tests run beside this
 /// one and after a stop, which may end at any moment.
@@ -171,6 +171,30 @@ fn exits() {
 #[test]
 fn becomes_another_program() {
     after_every_step("exec");
+}
+
+/// A shell that runs `env`, which runs the program: whoever attaches right after the start means the
+/// last of these.
+#[test]
+fn another_program_before_the_entry_is_entered_in_its_place() {
+    let kit = Kit::new().unwrap();
+    let control = pipe(kit.scratch());
+    let mut worker = Worker::start(&kit, "model.log", Some(&control));
+    let out = kit.scratch().join("out");
+    let (pid, out) = (worker.pid().to_string(), out.to_str().unwrap());
+    let command = drive(&[&pid, out, "--again", control.to_str().unwrap()]);
+    let exit = run(command, PATIENCE).unwrap().success().unwrap();
+    assert!(exit.stdout.join("\n").contains("wrote "), "{exit}");
+    let target = &mut worker.target;
+    target.expect("ready").unwrap();
+    target.send("quit").unwrap();
+    worker
+        .target
+        .target
+        .wait(PATIENCE)
+        .unwrap()
+        .success()
+        .unwrap();
 }
 
 #[test]
