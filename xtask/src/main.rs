@@ -149,8 +149,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "dependencies",
-        words: "",
-        help: "Banned crates, licences, sources and known weaknesses, by deny.toml and advisories/",
+        words: "[advisories]",
+        help: "Known weaknesses, by advisories/; banned crates, licences and sources, by cargo-deny and deny.toml",
         run: dependencies::dependencies_task,
     },
     Task {

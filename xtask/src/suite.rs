@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::dependencies::{Checked, NO_CARGO_DENY};
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
 use crate::{
@@ -95,7 +96,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "dependencies",
-        run: |_| dependencies::check().map(|()| Done::Passed),
+        run: |_| dependencies::weaknesses().map(|()| Done::Passed),
         needed: false,
     },
     Step {
@@ -151,6 +152,17 @@ const STEPS: &[Step] = &[
             python::ready().map(|_| Done::Passed)
         },
         // The tests that need this fail by name, and the others can still show something.
+        needed: false,
+    },
+    Step {
+        name: "licences and sources",
+        // With the cargo-deny that the step before installs.
+        run: |_| {
+            dependencies::rules().map(|checked| match checked {
+                Checked::Yes => Done::Passed,
+                Checked::NoCargoDeny => Done::LeftOut(NO_CARGO_DENY.to_owned()),
+            })
+        },
         needed: false,
     },
     Step {

@@ -34,14 +34,10 @@ impl Document {
         Some(text.unwrap_or_else(|| value.to_string()))
     }
 
-    /// Returns the texts of a list. Of an inline table it takes the name of the crate:
-    /// `{ crate = "x" }`.
+    /// Returns the texts of a list.
     pub(super) fn texts(&self, name: &str) -> Vec<String> {
         let list = self.value(name).and_then(Value::as_array);
-        let text = |value: &Value| {
-            let named = value.get("crate").unwrap_or(value);
-            named.as_str().map(str::to_owned)
-        };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
         list.into_iter().flatten().filter_map(text).collect()
     }
 
@@ -59,13 +55,11 @@ mod tests {
     #[test]
     fn values_are_found_by_their_names() {
         let document = Document::parse(
-            "top = 1\n[a]\nlist = [\"x\", 'y']\ndeny = [{ crate = \"c\", why = \"w\" }, \"d\"]\n\
-             yes = true\nday = 2026-11-23\n[a.b]\ntext = \"q\\\"r\"\n[[many]]\nname = \"one\"\n",
+            "top = 1\n[a]\nlist = [\"x\", 'y']\nyes = true\nday = 2026-11-23\n[a.b]\ntext = \"q\\\"r\"\n[[many]]\nname = \"one\"\n",
         )
         .unwrap();
         assert_eq!(document.text("top").as_deref(), Some("1"));
         assert_eq!(document.texts("a.list"), ["x", "y"]);
-        assert_eq!(document.texts("a.deny"), ["c", "d"]);
         assert_eq!(document.text("a.yes").as_deref(), Some("true"));
         assert_eq!(document.text("a.day").as_deref(), Some("2026-11-23"));
         assert_eq!(document.text("a.b.text").as_deref(), Some("q\"r"));
