@@ -5,6 +5,9 @@
 //! This needs nothing from earlier runs, so it also works on machines that start empty. Each run
 //! also leaves a file with its list below `target/flaky`, or below the directory that
 //! `MIDAIR_FLAKY` names. The run also fails if a test is on more than one list of the last ten.
+//!
+//! nextest's own settings do not give this: there a second try either passes or fails the run
+//! (`flaky-result`), whatever further tries would say, and nothing is kept from run to run.
 
 use std::collections::BTreeMap;
 use std::fs;
