@@ -15,6 +15,7 @@ fn three_rounds(program: &str, words: &[&str]) -> Result<Exit> {
     let demo = stage()?.join("lib/midair-demo");
     let mut front = command(program)?;
     front.env("LD_LIBRARY_PATH", &demo);
+    front.env("LC_ALL", "C.UTF-8");
     front.env("HSA_MODEL_TOPOLOGY", demo.join("topology"));
     front.args(words).arg("--").arg(demo.join("workload"));
     front.args(["3", "1000"]);
@@ -44,6 +45,8 @@ fn a_started_program_s_table() -> Result<()> {
     let at = results.path().display().to_string();
     let exit = three_rounds("midair", &["run", "-f", "csv", "-d", &at, "-o", "out"])?;
     let lines = &exit.stderr;
+    // Bars are those of an attach: blocks in a UTF-8 locale.
+    assert!(lines.iter().any(|line| line.contains('█')), "{exit}");
     let line = |start: &str| lines.iter().find(|line| line.starts_with(start));
     assert!(
         line("PROCESS").is_some_and(|it| it.ends_with("workload 3 1000")),

@@ -27,10 +27,13 @@ const LOG: &str = "program.log";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time between two looks at what the program has printed.
 const LOOK: Duration = Duration::from_millis(10);
-/// The number of rounds of a program that is left running: about ten minutes.
-const KEPT: &str = "300000";
-/// The number of rounds of a program that is not left running: a minute at most, if nobody ends it.
-const SHORT: &str = "20000";
+/// The number of rounds: as many as the time allows.
+const ROUNDS: &str = "0";
+/// The seconds that a program is left running. It ends by the clock, since a round takes longer on a
+/// busy machine.
+const KEPT: &str = "600";
+/// The seconds of a program that is not left running, if nobody ends it.
+const SHORT: &str = "60";
 /// The microseconds between two rounds.
 const PAUSE: &str = "500";
 /// The times of kernels in ns by the width of their grids. A matrix product takes longer than an
@@ -153,7 +156,7 @@ fn start(directory: &Path, said: &File, keep: bool) -> Result<Child, Failure> {
     let program = directory.join("workload");
     let mut command = Program::new(&program);
     command
-        .args([if keep { KEPT } else { SHORT }, PAUSE, "any"])
+        .args([ROUNDS, PAUSE, "any", if keep { KEPT } else { SHORT }])
         .env("LD_LIBRARY_PATH", directory)
         .env("HSA_MODEL_TOPOLOGY", directory.join("topology"))
         .env("MODEL_LONG_KERNEL", KERNELS)

@@ -270,7 +270,12 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let (resolved, report, _) = resolve_with_defaults(&mut given, report)?;
     let mut settings = resolved.settings;
     // The program's standard output is its own, so the screen is shown beside its messages.
-    settings.set(SCREEN, report.error_columns().to_string());
+    let unicode = if report.table_style().unicode {
+        "u"
+    } else {
+        ""
+    };
+    settings.set(SCREEN, format!("{}{unicode}", report.error_columns()));
     if settings.get(KEEP_RESULTS).is_none() {
         settings.set(KEEP_RESULTS, "1");
     }

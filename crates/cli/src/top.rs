@@ -159,13 +159,18 @@ pub(crate) fn run(
         options,
         report,
         cpu: Cpu::new(),
+        written: Vec::new(),
     };
     let ended = match options.once || options.json || !screen::is_there() {
         true => watch.lines(),
         false => watch.screen(),
     };
+    let mut written = std::mem::take(&mut watch.written);
     // Whatever happened, the target must be free before anything is reported.
     let trace = attached.detach();
+    // The screen has gone, and what it said of files with it. Some are written at the detach.
+    written.extend(answers(&watched).iter().map(told));
+    written.iter().for_each(|line| report.note(line));
     let ended = ended?;
     let trace = trace?;
     if let Some(failure) = trace.detach_failure() {
@@ -199,6 +204,8 @@ struct Watch<'a> {
     options: &'a Options,
     report: &'a Report,
     cpu: Cpu,
+    /// What the screen said of files.
+    written: Vec<String>,
 }
 
 impl Watch<'_> {
@@ -264,8 +271,9 @@ impl Watch<'_> {
             for notice in self.attached.news() {
                 view.tell(words(&notice));
             }
-            for answer in self.answers() {
+            for answer in answers(self.watched) {
                 view.tell(told(&answer));
+                self.written.push(told(&answer));
             }
             if let Event::TargetExited(end) = event {
                 return Ok(Ended::Target(end));
@@ -298,13 +306,13 @@ impl Watch<'_> {
             screen.draw(&view)?;
         }
     }
+}
 
-    /// Returns the outcomes of requests for files.
-    fn answers(&self) -> Vec<Answer> {
-        let processes = self.watched.processes();
-        let answers = processes.iter().map(|process| held(process).answers());
-        answers.flatten().collect()
-    }
+/// Returns the outcomes of requests for files since the last call.
+fn answers(watched: &Watched) -> Vec<Answer> {
+    let processes = watched.processes();
+    let answers = processes.iter().map(|process| held(process).answers());
+    answers.flatten().collect()
 }
 
 /// Requests files of the next seconds of all processes.

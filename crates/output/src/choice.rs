@@ -7,8 +7,10 @@ use crate::index::Index;
 use crate::kernel_name::{Namer, formatted};
 use crate::limits;
 use crate::model::KernelNames;
+use midair_failure::plain;
 use midair_record::event::Kernel;
 use regex_lite::Regex;
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::RangeInclusive;
 
@@ -62,6 +64,53 @@ impl KernelFilter {
     fn takes(&self, name: &str) -> bool {
         let found = |regex: &Regex| regex.is_match(name);
         self.include.as_ref().is_none_or(found) && !self.exclude.as_ref().is_some_and(found)
+    }
+}
+
+/// The dispatches that a choice leaves out, for the case that it leaves out all.
+#[derive(Debug, Default)]
+pub(crate) struct Missed {
+    dispatches: u64,
+    of_kernel: HashMap<u64, u64>,
+}
+
+impl Missed {
+    /// The most kernels that are told apart. Their ids are the target's.
+    const MOST: usize = 1000;
+    /// The most kernels that are named.
+    const NAMED: usize = 3;
+
+    pub(crate) fn see(&mut self, kernel: &Kernel) {
+        self.dispatches += 1;
+        if self.of_kernel.len() < Missed::MOST {
+            *self.of_kernel.entry(kernel.kernel_id).or_default() += 1;
+        }
+    }
+
+    /// Returns how many dispatches were left out and of which kernels, or None without dispatches.
+    pub(crate) fn described(&self, index: &Index, names: KernelNames) -> Option<String> {
+        if self.dispatches == 0 {
+            return None;
+        }
+        let mut namer = Namer::new(names);
+        let mut name = |id: &u64| {
+            let symbol = index.symbols.get(id)?;
+            let name = namer.name(&symbol.name);
+            Some(name.map_or_else(|| limits::text(&symbol.name).into_owned(), Into::into))
+        };
+        let mut most: Vec<(&u64, &u64)> = self.of_kernel.iter().collect();
+        most.sort_by_key(|(id, count)| (Reverse(**count), **id));
+        let named = most.iter().filter_map(|(id, _)| name(id));
+        let mut of: Vec<String> = named.take(Missed::NAMED).collect();
+        let more = most.len() - of.len();
+        if more > 0 {
+            of.push(format!("{more} more"));
+        }
+        Some(format!(
+            "no kernel is chosen by --kernel-include-regex, --kernel-exclude-regex and --kernel-iteration-range: {} left out, of {}",
+            plain::counted(self.dispatches, "dispatch is", "dispatches are"),
+            of.join(", ")
+        ))
     }
 }
 

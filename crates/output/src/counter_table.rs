@@ -260,20 +260,26 @@ pub(crate) fn text(job: &Job<'_>, all: &[Row], style: Style) -> String {
         );
     }
     let rows = style.rows.max(1);
+    let first = all.first().map(|((class, _), _)| class.node);
+    let several = all.iter().any(|((class, _), _)| Some(class.node) != first);
     for ((class, _), counted) in all.iter().take(rows) {
+        let of = match several {
+            true => format!(" of {}", job.agent_name(class.node)),
+            false => String::new(),
+        };
         let statistics = &counted.statistics;
         let [x, y, z] = class.grid;
         let (_, together) = &counted.batch;
         let name = if *together > 0 {
             format!(
-                "{} [batch]: {} times {together} dispatches together, {} shared",
+                "{} [batch]{of}: {} times {together} dispatches together, {} shared",
                 name_of(job, class, counted),
                 statistics.windows(),
                 statistics.shared_windows()
             )
         } else {
             format!(
-                "{} [{x},{y},{z}]: {} of {} dispatches, {} shared",
+                "{} [{x},{y},{z}]{of}: {} of {} dispatches, {} shared",
                 name_of(job, class, counted),
                 statistics.windows(),
                 statistics.dispatches(),

@@ -73,7 +73,7 @@ pub use device_readings::{DeviceReadings, DeviceValue};
 pub use files::WriteError;
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
 pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};
-pub use midair_demangle::shortened as short_names;
+pub use midair_demangle::{demangle as demangled, shortened as short_names};
 pub use model::{
     AgentIndex, Attach, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Place, Plan,
     Process, SummaryTo, Trace, Unit,

@@ -10,7 +10,7 @@
 //! counted and not kept. What records refer to is in the index all the same, and what was taken over
 //! before is whole: the block that could not be written stays in memory.
 
-use crate::choice::{Chosen, KernelFilter};
+use crate::choice::{Chosen, KernelFilter, Missed};
 use crate::files::WriteError;
 use crate::index::Index;
 use crate::model::KernelNames;
@@ -301,6 +301,7 @@ impl RecordWriter {
             beyond: self.beyond,
             index: self.index.clone(),
             chosen: None,
+            none_chosen: None,
             hidden: false,
         })
     }
@@ -365,6 +366,7 @@ impl RecordWriter {
             beyond: self.beyond,
             index: self.index,
             chosen: None,
+            none_chosen: None,
             hidden: false,
         })
     }
@@ -385,6 +387,8 @@ pub struct RecordFile {
     index: Index,
     /// Which dispatches are in the results, where not all are.
     chosen: Option<Chosen>,
+    /// Why there are no kernels, if a choice leaves all of them out.
+    none_chosen: Option<String>,
     /// Whether dispatches were recorded only for other records.
     hidden: bool,
 }
@@ -452,17 +456,28 @@ impl RecordFile {
         }
         let mut index = std::mem::take(&mut self.index);
         index.forget_kernels();
+        let (mut kept, mut missed) = (0_u64, Missed::default());
         let walked = self.each_kernel(|kernel| {
             if kernels && chosen.has(kernel) {
                 index.keep_kernel(kernel);
+                kept += 1;
             } else {
                 index.drop_kernel(kernel);
+                missed.see(kernel);
             }
         });
         self.index = index;
+        if kernels && kept == 0 {
+            self.none_chosen = missed.described(&self.index, names);
+        }
         self.hidden = !kernels;
         self.chosen = (!filter.is_all()).then_some(chosen);
         walked
+    }
+
+    /// Returns why there are no kernels, if dispatches were recorded and none is chosen.
+    pub fn none_chosen(&self) -> Option<String> {
+        self.none_chosen.clone()
     }
 
     fn each_kernel(&self, mut visit: impl FnMut(&Kernel)) -> io::Result<()> {

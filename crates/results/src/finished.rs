@@ -81,6 +81,9 @@ pub struct Written {
 const NOTHING: &str =
     "nothing was recorded: midair saw no call and no kernel of the requested kinds";
 
+/// The same warning where no variable asks for anything (the C interface has no defaults).
+const NOT_ASKED: &str = "nothing was recorded: no setting says what to record, such as ROCPROF_KERNEL_TRACE=1, ROCPROF_HIP_RUNTIME_API_TRACE=1, ROCPROF_MEMORY_COPY_TRACE=1";
+
 /// The same warning where only regions were to be recorded.
 const NOT_SELECTED: &str = "nothing was recorded: between roctxProfilerResume and roctxProfilerPause midair saw no call and no kernel of the requested kinds";
 
@@ -215,7 +218,6 @@ impl Finished {
         let truncated = truncated(self.outcome);
         let mut notes = self.notes;
         notes.extend(outcome_notes(self.outcome));
-        notes.extend(self.why_empty.clone());
         if self.records.malformed_bytes() > 0 {
             notes.push(format!(
                 "{} bytes of the spool were no records",
@@ -229,6 +231,8 @@ impl Finished {
         {
             notes.push(format!("kernels could not be chosen: {error}"));
         }
+        let why_empty = self.records.none_chosen().or(self.why_empty);
+        notes.extend(why_empty.clone());
         if self.settings.asks_for_counters() && self.counters.agents.is_empty() {
             notes.push("counters were asked for, and none could be prepared".to_owned());
         }
@@ -271,7 +275,9 @@ impl Finished {
             full,
             truncated,
             failure: self.failure,
-            why_empty: self.why_empty,
+            why_empty,
+            asks: self.settings.record_something()
+                || self.settings.get("ROCPROF_ATTACH_TOOL_LIBRARY").is_some(),
         }
     }
 }
@@ -291,6 +297,8 @@ pub(crate) struct Ready {
     truncated: Option<&'static str>,
     failure: Option<Failure>,
     why_empty: Option<String>,
+    /// Whether anything was to be recorded, as far as midair knows.
+    asks: bool,
 }
 
 impl Ready {
@@ -426,6 +434,7 @@ impl Ready {
             let counts = !trace.counters.agents.is_empty() && trace.counters.interval == 0;
             let nothing = match self.selects {
                 _ if counts && index.launched() > 0 => NOT_COUNTED,
+                _ if !self.asks => NOT_ASKED,
                 true => NOT_SELECTED,
                 false if self.has_periods => NOT_IN_A_PERIOD,
                 false if !index.bursts.is_empty() => NOT_IN_A_BURST,

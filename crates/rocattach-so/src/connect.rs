@@ -39,6 +39,9 @@ impl LiveSession for Attached {
         for warning in &written.warnings {
             crate::print_line(&format!("rocattach: warning: {warning}"));
         }
+        for file in &written.files {
+            crate::print_line(&format!("rocattach: result: {}", file.display()));
+        }
         // The files exist but are incomplete, which counts as a failure.
         written.incomplete.map_or(Ok(written.files), Err)
     }

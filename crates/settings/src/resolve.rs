@@ -278,8 +278,14 @@ pub struct Resolved {
 impl Resolved {
     /// Whether anything is to be recorded.
     pub fn records_something(&self) -> bool {
-        trace_switches().any(|(_, variable)| self.settings.is_on(variable))
-            || self.settings.asks_for_counters()
+        self.settings.record_something()
+    }
+}
+
+impl Settings {
+    /// Whether anything is to be recorded.
+    pub fn record_something(&self) -> bool {
+        trace_switches().any(|(_, variable)| self.is_on(variable)) || self.asks_for_counters()
     }
 }
 

@@ -62,8 +62,8 @@ pub const MAX_OVERHEAD: &str = "MIDAIR_MAX_OVERHEAD";
 pub const GRAPH_KERNELS: &str = "MIDAIR_PMC_GRAPH_KERNELS";
 /// The most bytes where the user says nothing: some forty million records.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
-/// Columns of the terminal on which a launched program's screen is shown at its end, or 0 where
-/// there is no terminal.
+/// Columns of the terminal on which a launched program's screen is shown at its end, or 0 without
+/// a terminal; followed by `u` if it shows more than ASCII.
 pub const SCREEN: &str = "MIDAIR_SCREEN";
 /// Whether results get an unused name, instead of replacing those of an earlier recording (a
 /// switch).

@@ -380,16 +380,20 @@ pub fn report_if_empty(sdk: Sdk) {
 
 /// Returns how the screen looks on standard error of a program that midair started.
 fn screen_style(settings: &Settings) -> Style {
-    let columns = settings.number(SCREEN).ok().flatten().unwrap_or(0);
-    match usize::try_from(columns) {
+    let screen = settings.text(SCREEN).unwrap_or_default();
+    let (columns, unicode) = match screen.strip_suffix('u') {
+        Some(columns) => (columns, true),
+        None => (screen, false),
+    };
+    match columns.parse() {
         Ok(columns @ 1..) => Style {
             columns,
-            unicode: false,
+            unicode,
             ..Style::default()
         },
         _ => Style {
             whole_names: true,
-            unicode: false,
+            unicode,
             ..Style::default()
         },
     }

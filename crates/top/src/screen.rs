@@ -67,18 +67,35 @@ impl View {
             lines.extend(details::lines(self, row, columns, room.min(40)));
             return lines;
         }
-        lines.extend(processes::lines(self, columns));
+        // Lines above the kernels, each with its weight.
+        let mut above: Vec<(u8, Line)> = Vec::new();
+        let mut put = |weight: u8, of: Vec<Line>| {
+            above.extend(of.into_iter().map(|line| (weight, line)));
+        };
+        put(6, processes::lines(self, columns));
         let several = self.snapshots.len() > 1;
         if !several {
             for device in self.snapshots.iter().flat_map(|it| &it.devices) {
-                lines.extend(self.device(device, columns));
+                let mut of = self.device(device, columns);
+                let causes = of.split_off(1.min(of.len()));
+                put(5, of);
+                put(1, causes);
             }
-            lines.extend(self.snapshots.iter().flat_map(|it| counters(it, columns)));
-            lines.extend(self.snapshots.iter().flat_map(copies));
-            lines.extend(self.snapshots.iter().flat_map(waits));
+            let all = || self.snapshots.iter();
+            put(3, all().flat_map(|it| counters(it, columns)).collect());
+            put(2, all().flat_map(copies).collect());
+            put(2, all().flat_map(waits).collect());
         }
-        lines.extend(self.heads(columns, several));
-        lines.push(Line::empty());
+        put(4, self.heads(columns, several));
+        put(0, vec![Line::empty()]);
+        // On a low terminal some kernels are worth more than all that is said above them.
+        let least = 1 + kernels.len().min(LEAST_KERNELS);
+        while lines.len() + above.len() + least > rows
+            && let Some(at) = (0..above.len()).rev().min_by_key(|at| above[*at].0)
+        {
+            above.remove(at);
+        }
+        lines.extend(above.into_iter().map(|(_, line)| line));
         let room = rows.saturating_sub(lines.len() + 1).min(match rows {
             usize::MAX => ROWS_OF_TEXT,
             rows => rows,
@@ -281,6 +298,9 @@ impl View {
         Line::new(Tone::Dim, text)
     }
 }
+
+/// The kernels that are shown, if there are as many, before anything stands above them.
+const LEAST_KERNELS: usize = 4;
 
 /// Returns the counters of whole GPUs, as many on a line as there is room for.
 fn counters(snapshot: &Snapshot, columns: usize) -> Vec<Line> {

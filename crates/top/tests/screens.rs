@@ -159,6 +159,24 @@ fn sixty_columns_are_enough() {
 }
 
 /// Names are those of the table after an attach; the details have the whole name.
+/// What is above the kernels gives way on a low terminal.
+#[test]
+fn a_low_terminal_shows_kernels() {
+    let mut one = snapshot(77);
+    one.devices.push(one.devices[0].clone());
+    let view = view(true, vec![one]);
+    for rows in [6, 8, 12, 24] {
+        let lines = drawn(&view, 60, rows);
+        let shown = lines.iter().any(|line| line.contains("gemm_128x128  "));
+        assert!(shown, "{rows}: {lines:#?}");
+    }
+    let busy = |rows| {
+        let lines = drawn(&view, 60, rows);
+        lines.iter().filter(|line| line.contains("busy")).count()
+    };
+    assert_eq!([busy(12), busy(24)], [2, 2]);
+}
+
 #[test]
 fn names_of_kernels_are_short_and_stay_different() {
     let whole = "void at::native::elementwise<4, at::native::Add<float>>(int, float*)";

@@ -264,6 +264,8 @@ pub struct Thread {
     pub processor: f64,
     /// How often it had been given a processor at the first look.
     pub(crate) runs: u64,
+    /// How often it was given a processor between the two looks.
+    pub(crate) turns: u64,
     /// The outermost call of a runtime that it is in.
     pub call: Option<(Runtime, String)>,
     /// The runtime that the thread belongs to, where it is a runtime's own.

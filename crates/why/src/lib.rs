@@ -76,6 +76,12 @@ pub fn look(pid: Pid, live: Tid, name: &str, modules: &Modules, options: Options
     threads::settle(pid, &mut threads, looked);
     let queues = queues::compare(&first, &second, looked, &names, modules);
     notes.extend(names.notes());
+    if has_hsa && queues.is_empty() {
+        notes.push(
+            "no queue was found, although the HSA runtime is loaded: it has none now, or this runtime keeps them in a form that midair does not know"
+                .to_owned(),
+        );
+    }
     let has_cuda = modules
         .list
         .iter()

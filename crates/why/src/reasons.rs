@@ -252,6 +252,20 @@ pub(crate) fn is_collective(dispatch: &Dispatch) -> bool {
         .is_some_and(|symbol| symbol.contains("ncclDevKernel") || symbol.contains("ncclKernel"))
 }
 
+/// Returns that a thread which seems to wait has run meanwhile, if it has: its stack is the same at
+/// both looks if it makes the same call again and again.
+fn gets_on(thread: &Thread) -> String {
+    /// A thread that waits in one call wakes seldom.
+    const FEW: u64 = 20;
+    match thread.turns > FEW {
+        true => format!(
+            "; it ran {} times meanwhile, so it gets on or polls",
+            thread.turns
+        ),
+        false => String::new(),
+    }
+}
+
 fn calls(answer: &Answer, reasons: &mut Vec<Reason>) {
     let is_busy = answer
         .queues
@@ -267,10 +281,10 @@ fn calls(answer: &Answer, reasons: &mut Vec<Reason>) {
         };
         // What the queues wait for is reported already where they have work.
         let ends = match kind {
-            ReasonKind::Host if answer.queues.is_empty() => "",
+            ReasonKind::Host if answer.queues.is_empty() => gets_on(thread),
             ReasonKind::Host if is_busy => continue,
-            ReasonKind::Host => ", and no queue has work",
-            _ => "",
+            ReasonKind::Host => ", and no queue has work".to_owned(),
+            _ => String::new(),
         };
         let what = format!(
             "{} is in {}: {call}{ends}",

@@ -1,5 +1,7 @@
 //! Answers as lines of text.
 
+use midair_output::demangled;
+
 use crate::answer::{Answer, Dispatch, Front, Queue, Thread};
 use crate::reasons::{completer, count, kernel, time, wait_words};
 use crate::tree::{Ranks, who};
@@ -146,6 +148,17 @@ fn queue_lines(queue: &Queue, lines: &mut Vec<String>) {
     }
 }
 
+/// Returns the name of a function as people read it. Rust's older symbols are C++ names that end in
+/// a hash.
+fn plain_name(symbol: &str) -> String {
+    let name = demangled(symbol);
+    let is_hash = |hash: &str| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    match name.rsplit_once("::h") {
+        Some((path, hash)) if is_hash(hash) => path.to_owned(),
+        _ => name,
+    }
+}
+
 /// Adds the lines of a thread, with its native stack where that is useful.
 fn thread_lines(thread: &Thread, with_native: bool, lines: &mut Vec<String>) {
     let does = match (&thread.call, &thread.lock) {
@@ -175,8 +188,12 @@ fn thread_lines(thread: &Thread, with_native: bool, lines: &mut Vec<String>) {
         &[]
     };
     for (index, frame) in native.iter().take(FRAMES).enumerate() {
-        let function = frame.function.as_deref().unwrap_or("?");
         let module = frame.module.as_deref().unwrap_or("?");
+        let function = match (&frame.function, &frame.module) {
+            (Some(symbol), _) => plain_name(symbol),
+            (None, Some(_)) => format!("+{:#x}", frame.offset),
+            (None, None) => format!("{:#x}", frame.address),
+        };
         lines.push(row("", &format!("{index:>3} {function} [{module}]")));
     }
     if let Some(more) = native.len().checked_sub(FRAMES + 1) {
@@ -255,11 +272,23 @@ mod tests {
                     name: "train".to_owned(),
                     state: 'S',
                     call: Some((Runtime::Hip, "hipStreamSynchronize".to_owned())),
-                    frames: vec![Frame {
-                        address: 1,
-                        function: Some("ioctl".to_owned()),
-                        module: Some("libc.so.6".to_owned()),
-                    }],
+                    frames: [
+                        (Some("ioctl"), Some("libc.so.6")),
+                        (None, Some("libc.so.6")),
+                        (
+                            Some("_ZN3hip6stream4wait17had9034e984c3e31cE"),
+                            Some("a.so"),
+                        ),
+                        (Some("_ZN2nn5trainEi"), Some("train")),
+                        (None, None),
+                    ]
+                    .map(|(function, module)| Frame {
+                        address: 0x7000,
+                        function: function.map(str::to_owned),
+                        module: module.map(str::to_owned),
+                        offset: 0x8a2b4,
+                    })
+                    .to_vec(),
                     python: vec![python::Frame {
                         function: "step".to_owned(),
                         file: "train.py".to_owned(),
@@ -286,6 +315,10 @@ mod tests {
                 "          in front  vadd, packet 1: waits for all before it",
                 "THREAD    77 train  in HIP: hipStreamSynchronize",
                 "            0 ioctl [libc.so.6]",
+                "            1 +0x8a2b4 [libc.so.6]",
+                "            2 hip::stream::wait [a.so]",
+                "            3 nn::train(int) [train]",
+                "            4 0x7000 [?]",
                 "          python  step (train.py:5)",
                 "THREADS   1 more, 1 of them the runtimes' own: none is in a call of a GPU runtime or waits for a lock (--json has all)",
                 "NOTE      a note",

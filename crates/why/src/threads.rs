@@ -34,6 +34,8 @@ pub struct Frame {
     pub function: Option<String>,
     /// The file name of the program or library.
     pub module: Option<String>,
+    /// How far the address lies behind the beginning of that file's mappings.
+    pub offset: u64,
 }
 
 /// Looks at all threads except midair's own.
@@ -116,6 +118,7 @@ pub(crate) fn settle(pid: Pid, threads: &mut [Thread], looked: Duration) {
         if runs != thread.runs {
             thread.lock = None;
         }
+        thread.turns = runs.saturating_sub(thread.runs);
         let spent = (now - thread.processor).max(0.0);
         thread.processor = (spent / looked.as_secs_f64().max(1e-3)).min(1.0);
     }
@@ -211,6 +214,10 @@ fn told(thread: &mut Thread, walk: &Walk, walker: &Walker, modules: &Modules) {
         address: frame.address,
         function: frame.names.first().cloned(),
         module: module(frame.module),
+        offset: frame
+            .module
+            .and_then(|index| modules.list.get(index))
+            .map_or(0, |module| frame.address.saturating_sub(module.base)),
     };
     thread.frames = walk.frames.iter().take(MOST_FRAMES).map(frame).collect();
     thread.rooted = walk.rooted;
@@ -356,6 +363,7 @@ mod tests {
             address: 0,
             function: Some((*function).to_owned()),
             module: Some((*module).to_owned()),
+            offset: 0,
         };
         of.iter().map(frame).collect()
     }

@@ -1,7 +1,7 @@
 /* A small training loop: two GPUs, a thread and two streams each, kernels with C++ names, copies both ways, and gradients sent from
  * GPU to GPU. It knows nothing of profilers.
  *
- *   workload [ITERATIONS [PAUSE_US [any]]]     (0 iterations: until it is killed)
+ *   workload [ITERATIONS [PAUSE_US [any [SECONDS]]]]     (0 iterations: until SECONDS are over or it is killed)
  *
  * "any": any process of the same user may trace it, whatever kernel.yama.ptrace_scope says below 2.
  *
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WORDS = 1 << 16, DEVICES = 2 };
@@ -33,7 +34,14 @@ static void must(hipError_t error, const char *what) {
 
 static long iterations;
 static useconds_t pause_us;
+static time_t last_second;
 static uint32_t *device_words[DEVICES];
+
+static time_t second(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
 
 struct worker {
     pthread_t thread;
@@ -59,7 +67,7 @@ static void *work(void *argument) {
     MUST(hipStreamCreate(&compute));
     MUST(hipStreamCreate(&io));
     MUST(hipEventCreate(&loaded));
-    for (long n = 0; !iterations || n < iterations; n++) {
+    for (long n = 0; (!iterations || n < iterations) && (!last_second || second() < last_second); n++) {
         uint32_t *words = device_words[w->device];
         memset(host, (int)(n & 0x7f), WORDS * 4);
         MUST(hipMemcpyAsync(words, host, WORDS * 4, hipMemcpyHostToDevice, io));
@@ -100,6 +108,7 @@ int main(int argc, char **argv) {
     int count = 0;
     iterations = argc > 1 ? atol(argv[1]) : 0;
     pause_us = argc > 2 ? (useconds_t)atol(argv[2]) : 0;
+    if (argc > 4 && atol(argv[4])) last_second = second() + atol(argv[4]);
     /* A kernel without Yama does not know the request, and needs none. */
     if (argc > 3 && !strcmp(argv[3], "any")) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     MUST(hipGetDeviceCount(&count));

@@ -123,7 +123,7 @@ fn the_table_takes_the_width_that_is_there() {
         "TCP_TCC_NC_ATOMIC_REQ_sum",
         "TA_BUFFER_COALESCED_READ_CYCLES_sum",
     ];
-    let text = |counters: &[&[&str]], rows| {
+    let text_on = |counters: &[&[&str]], rows, second_node| {
         let groups: Vec<_> = counters.iter().map(|group| prepared(group)).collect();
         let mut writer = writer();
         for n in 1..=5 {
@@ -131,6 +131,7 @@ fn the_table_takes_the_width_that_is_there() {
                 grid: [512, 2, 1],
                 // The last two are of another kernel.
                 kernel_id: if n <= 3 { 11 } else { 10 },
+                node: if n <= 3 { NODE } else { second_node },
                 ..kernel(n)
             };
             put_kernel(&mut writer, &kernel);
@@ -151,7 +152,7 @@ fn the_table_takes_the_width_that_is_there() {
             }
         }
         let plan = CounterPlan {
-            agents: [(NODE, groups)].into(),
+            agents: [(NODE, groups.clone()), (second_node, groups)].into(),
             ..CounterPlan::default()
         };
         let style = midair_output::table::Style {
@@ -163,6 +164,15 @@ fn the_table_takes_the_width_that_is_there() {
         let (names, plan_of_files) = (names(&golden_json()), Plan::default());
         midair_output::counter_table(&session(writer, plan), &names, &plan_of_files, style)
     };
+    let text = |counters: &[&[&str]], rows| text_on(counters, rows, NODE);
+    // The rows of several GPUs name theirs.
+    let two = text_on(&[&others], 2, NODE + 1);
+    for row in [
+        "[512,2,1] of Agent 1: 3 of 3",
+        "[512,2,1] of Agent 2: 2 of 2",
+    ] {
+        assert!(two.contains(row), "{two}");
+    }
     let table = text(&[&others], 1);
     assert_eq!(
         table,

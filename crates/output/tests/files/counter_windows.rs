@@ -430,6 +430,19 @@ fn chosen_kernels_are_the_only_ones_in_files_and_overlap_all_the_same() {
         |include, exclude, iterations, kernels| rows_of(1, include, exclude, iterations, kernels);
     let all = rows(None, None, vec![], true);
     assert_eq!(all, (vec![1, 3, 4, 6], vec![1, 2, 3, 4, 5, 6]));
+    // A choice that leaves out all of them says so.
+    let mut missed = trace(1);
+    let none = KernelFilter::new(Some("nothing"), None, vec![]).unwrap();
+    assert_eq!(missed.records.none_chosen(), None);
+    missed
+        .records
+        .choose(&none, Plan::default().kernel_names, true)
+        .unwrap();
+    let said = missed.records.none_chosen().unwrap();
+    assert!(
+        said.contains("6 dispatches are left out, of vadd"),
+        "{said}"
+    );
     assert_eq!(
         rows(Some("vadd"), None, vec![], true),
         (vec![1, 3, 4], vec![1, 2, 3, 4])

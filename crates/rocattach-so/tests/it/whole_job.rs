@@ -189,6 +189,18 @@ fn rocprof_attach_ends_on_enter_and_leaves_the_process_alone() -> Result<()> {
             .is_some_and(|l| l.ends_with(":: success")),
         "{exit}"
     );
+    let file = format!("result: {}/r_kernel_trace.csv", folder.path().display());
+    let said = exit.stderr.join("\n");
+    assert!(said.contains(&file), "{exit}");
+    // No variable says what to record.
+    let mut nothing = midair_tests::stage::command("rocprof-attach")?;
+    nothing
+        .args(["--pid", &target.pid().to_string(), "-d", "50"])
+        .current_dir(folder.path())
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let exit = run(nothing, PATIENCE)?.success()?;
+    let said = exit.stderr.join("\n");
+    assert!(said.contains("no setting says what to record, such as ROCPROF_KERNEL_TRACE=1"), "{exit}");
     assert!(
         compare(
             &Csv::read(&folder.path().join("r_kernel_trace.csv"))?,

@@ -47,10 +47,25 @@ pub fn draw(peaks: &Peaks, points: &[Point], safe: impl Fn(&str) -> String) -> S
         HEIGHT - scale(performance.max(lowest), lowest, top) * HEIGHT
     };
     let mut out = format!(
-        "<svg class=\"roofline\" viewBox=\"-10 -10 {} {}\" role=\"img\" aria-label=\"Roofline\">\n",
-        WIDTH + 180.0,
-        HEIGHT + 50.0
+        "<svg class=\"roofline\" viewBox=\"-60 -10 {} {}\" role=\"img\" aria-label=\"Roofline\">\n",
+        WIDTH + 230.0,
+        HEIGHT + 65.0
     );
+    for power in powers(left, right) {
+        let _ = writeln!(
+            out,
+            "<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{}\">{power}</text>",
+            x(power),
+            HEIGHT + 16.0
+        );
+    }
+    for power in powers(lowest / 2.0, top) {
+        let _ = writeln!(
+            out,
+            "<text class=\"tick\" text-anchor=\"end\" x=\"-6\" y=\"{:.1}\">{power}</text>",
+            y(power) + 4.0
+        );
+    }
     // Each memory's roof ends at the highest roof of what computes.
     for (level, bandwidth) in &peaks.memory {
         let ridge = (greatest / bandwidth).clamp(left, right);
@@ -105,10 +120,46 @@ pub fn draw(peaks: &Peaks, points: &[Point], safe: impl Fn(&str) -> String) -> S
         .collect();
     let _ = writeln!(
         out,
-        "<text x=\"0\" y=\"{}\">{left} to {right} operations per byte; {}; peaks {}</text>\n</svg>",
-        HEIGHT + 30.0,
+        "<text x=\"0\" y=\"{}\">across: operations per byte; upward: GFLOP/s; {}; peaks {}</text>\n</svg>",
+        HEIGHT + 45.0,
         bandwidths.join(", "),
         peaks.origin()
     );
     out
+}
+
+/// The most numbers at an axis.
+const MOST_TICKS: usize = 12;
+
+/// Returns the powers of ten between two values, fewer where there are too many.
+fn powers(low: f64, high: f64) -> Vec<f64> {
+    if !(low > 0.0 && low < high && high.is_finite()) {
+        return Vec::new();
+    }
+    let (first, last) = (low.log10().ceil() as i32, high.log10().floor() as i32);
+    let count = usize::try_from(last - first + 1).unwrap_or(0);
+    (first..=last)
+        .step_by(count.div_ceil(MOST_TICKS).max(1))
+        .map(|power| 10.0_f64.powi(power))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::powers;
+
+    #[test]
+    fn an_axis_has_powers_of_ten() {
+        assert_eq!(powers(0.02, 1000.0), [0.1, 1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(powers(2.0, 9.0), [0.0; 0]);
+        assert!(powers(1e-300, 1e300).len() <= super::MOST_TICKS);
+        for (low, high) in [
+            (0.0, 1.0),
+            (1.0, 1.0),
+            (1.0, f64::INFINITY),
+            (f64::NAN, 1.0),
+        ] {
+            assert!(powers(low, high).is_empty());
+        }
+    }
 }
