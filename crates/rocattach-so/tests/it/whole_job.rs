@@ -200,7 +200,10 @@ fn rocprof_attach_ends_on_enter_and_leaves_the_process_alone() -> Result<()> {
         .env("PATH", std::env::var_os("PATH").unwrap_or_default());
     let exit = run(nothing, PATIENCE)?.success()?;
     let said = exit.stderr.join("\n");
-    assert!(said.contains("no setting says what to record, such as ROCPROF_KERNEL_TRACE=1"), "{exit}");
+    assert!(
+        said.contains("no setting says what to record, such as ROCPROF_KERNEL_TRACE=1"),
+        "{exit}"
+    );
     assert!(
         compare(
             &Csv::read(&folder.path().join("r_kernel_trace.csv"))?,
