@@ -14,52 +14,62 @@ use std::time::{Duration, Instant};
 
 /// How many loops keep the processors busy.
 const BUSY: u32 = 12;
-/// How many programs start at a time.
+/// How many programs start at a time in the first form, where the load is that of the loops and
+/// twice as much again.
 const TOGETHER: u64 = 8;
+/// A longer pause is noted with its parts.
+const LONG_PAUSE: Duration = Duration::from_millis(5);
 /// The time after which an attach counts as a hang.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// Returns the cells.
 pub fn cells() -> Vec<Cell> {
-    let cell = |runtime: &str, run: fn(&Own) -> Result<Tally>| {
-        let name = format!("started this moment, beside {BUSY} busy loops; {runtime}");
-        Cell::special(25, name, run)
-    };
-    vec![
-        cell("HIP (stand-in)", |own| {
+    let mut cells = Vec::new();
+    for (form, together) in [("8 at a time", TOGETHER), ("one at a time", 1)] {
+        let name = |runtime: &str| {
+            format!("started this moment, {form}, beside {BUSY} busy loops; {runtime}")
+        };
+        cells.push(Cell::special(25, name("HIP (stand-in)"), move |own| {
             let kit = stand_in::Kit::new()?;
-            starts(own, "start", || {
+            starts(own, together, "start", || {
                 let mut target = kit.start("two_gpus", "model.log", &[])?.target;
                 target.send("start")?;
                 Ok(target)
             })
-        }),
-        cell("AMD's HIP (lab)", |own| in_the_lab(own, true)),
-        cell("AMD's HIP (lab), not registered", |own| {
-            in_the_lab(own, false)
-        }),
-    ]
+        }));
+        for (words, register) in [("", true), (", not registered", false)] {
+            let name = name(&format!("AMD's HIP (lab){words}"));
+            let run = move |own: &Own| in_the_lab(own, together, register);
+            cells.push(Cell::special(25, name, run));
+        }
+    }
+    cells
 }
 
-fn in_the_lab(own: &Own, register: bool) -> Result<Tally> {
+fn in_the_lab(own: &Own, together: u64, register: bool) -> Result<Tally> {
     let lab = match Lab::find() {
         Ok(Some(lab)) => lab,
         Ok(None) => return Ok(Tally::left_out("the lab is left out")),
         Err(why) => return Ok(Tally::left_out(why.to_string())),
     };
-    starts(own, "iter", || {
+    starts(own, together, "iter", || {
         let program = lab.run("/lab/vadd").register(register);
         Ok(program.arg(100_000).arg(20_000).spawn()?.target)
     })
 }
 
 /// Starts programs and attaches to each at once. A program that has started says `word`.
-fn starts(own: &Own, word: &str, make: impl Fn() -> Result<Target>) -> Result<Tally> {
+fn starts(
+    own: &Own,
+    together: u64,
+    word: &str,
+    make: impl Fn() -> Result<Target>,
+) -> Result<Tally> {
     let busy = || Target::spawn(shell("while :; do :; done"));
     let _busy = (0..BUSY).map(|_| busy()).collect::<Result<Vec<_>>>()?;
     let mut tally = Tally::default();
     while tally.cycles < own.amount.starts && tally.harm() < TOGETHER {
-        let count = TOGETHER.min(own.amount.starts - tally.cycles);
+        let count = together.min(own.amount.starts - tally.cycles);
         let mut together = Vec::new();
         for _ in 0..count {
             let target = make()?;
@@ -80,10 +90,17 @@ fn starts(own: &Own, word: &str, make: impl Fn() -> Result<Target>) -> Result<Ta
                     continue;
                 }
             };
-            tally.count(&match exit.status.success() {
+            let cycle = match exit.status.success() {
                 true => Cycle::Entered(entry(&exit.stderr, began.elapsed())),
                 false => Cycle::Failed(short(&exit.to_string())),
-            });
+            };
+            tally.count(&cycle);
+            let is_long = |entry: &Entry| entry.stopped.is_some_and(|pause| pause >= LONG_PAUSE);
+            if matches!(&cycle, Cycle::Entered(entry) if is_long(entry)) {
+                let mut lines = exit.stderr.iter();
+                let said = lines.find(|line| line.contains("was stopped for "));
+                tally.note(short(said.map_or("", |line| line)));
+            }
             if let Err(error) = target.expect(word) {
                 tally.crashed += 1;
                 tally.note(short(&error.to_string()));
