@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use midair_settings::{commands, reference};
 
 use crate::run::{At, Outcome, failed, root};
-use crate::{book, documents};
+use crate::{book, documents, environment};
 
 /// Runs `cargo xtask docs`.
 pub fn docs_task(words: &[String]) -> Outcome<()> {
@@ -30,21 +30,32 @@ fn write_options() -> Outcome<()> {
     let path = root().join("docs/options.md");
     fs::write(&path, reference::markdown()).at("writing", &path)?;
     let (path, _, made) = security()?;
+    fs::write(&path, made).at("writing", &path)?;
+    let (path, _, made) = variables()?;
     fs::write(&path, made).at("writing", &path)
 }
 
 /// Returns SECURITY.md: its path, its text, and what its text should be.
 fn security() -> Outcome<(PathBuf, String, String)> {
-    let path = root().join("SECURITY.md");
+    with_table("SECURITY.md", COMMANDS, &commands::markdown())
+}
+
+/// Returns the same of the page of environment variables.
+fn variables() -> Outcome<(PathBuf, String, String)> {
+    let page = "docs/dev/environment.md";
+    with_table(page, environment::MARKERS, &environment::markdown())
+}
+
+fn with_table(page: &str, markers: [&str; 2], table: &str) -> Outcome<(PathBuf, String, String)> {
+    let path = root().join(page);
     let found = fs::read_to_string(&path).at("reading", &path)?;
     let parts = found
-        .split_once(COMMANDS[0])
-        .and_then(|(before, rest)| Some((before, rest.split_once(COMMANDS[1])?.1)));
+        .split_once(markers[0])
+        .and_then(|(before, rest)| Some((before, rest.split_once(markers[1])?.1)));
     let Some((before, after)) = parts else {
-        return failed("SECURITY.md has no place for the table of commands");
+        return failed(format!("{page} has no place for its table"));
     };
-    let table = commands::markdown();
-    let made = format!("{before}{}{table}{}{after}", COMMANDS[0], COMMANDS[1]);
+    let made = format!("{before}{}{table}{}{after}", markers[0], markers[1]);
     Ok((path, found, made))
 }
 
@@ -56,9 +67,13 @@ fn check_options() -> Outcome<()> {
             "docs/options.md is not what the table of options makes: run cargo xtask docs",
         );
     }
-    let (_, found, made) = security()?;
-    match found == made {
-        true => Ok(()),
-        false => failed("SECURITY.md has another table of commands: run cargo xtask docs"),
+    for (path, found, made) in [security()?, variables()?] {
+        if found != made {
+            return failed(format!(
+                "{} has another table: run cargo xtask docs",
+                path.display()
+            ));
+        }
     }
+    Ok(())
 }

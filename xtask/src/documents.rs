@@ -8,6 +8,7 @@ use midair_settings::Front;
 use midair_settings::options::options;
 
 use crate::run::{At, Outcome, failed, root};
+use crate::{environment, words};
 
 /// Documents outside of the book.
 const LOOSE: &[&str] = &[
@@ -48,7 +49,7 @@ pub fn check() -> Outcome<()> {
     collect(Path::new("docs"), "md", &mut paths)?;
     let pages = read(&paths)?;
     let mut sources = Vec::new();
-    for directory in ["crates", "sim", "tests", "torture", "xtask"] {
+    for directory in ["crates", "sim", "tests", "torture", "xtask", "benches"] {
         collect(Path::new(directory), "rs", &mut sources)?;
     }
     let sources = read(&sources)?;
@@ -62,6 +63,17 @@ pub fn check() -> Outcome<()> {
     sizes(&pages, &mut mistakes);
     commands(&pages, &mut mistakes);
     exit_codes(&pages, &sources, &mut mistakes);
+    let texts = pages.iter().chain(&sources);
+    environment::check(
+        texts.filter_map(|page| Some((page.path.to_str()?, page.text.as_str()))),
+        &mut mistakes,
+    );
+    let texts = pages.iter();
+    words::check(
+        texts.filter_map(|page| Some((page.path.to_str()?, page.text.as_str()))),
+        &mut mistakes,
+    );
+    words::subjects(&mut mistakes)?;
     for mistake in &mistakes {
         eprintln!("{mistake}");
     }

@@ -13,6 +13,7 @@ mod disk;
 mod dist;
 mod docs;
 mod documents;
+mod environment;
 mod flaky;
 mod fuzz;
 mod gpu_check;
@@ -29,6 +30,7 @@ mod stage;
 mod suite;
 mod torture;
 mod vm;
+mod words;
 #[cfg(test)]
 mod workflows;
 
@@ -108,7 +110,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "torture",
         words: "[--quick] [--row N] [--cell TEXT] [--cycles N] [--others N | --no-others | --only-others] [--by NAME] [--out DIR]",
-        help: "The attach engine on hard targets, beside gdb and frida: the table in bench-results and docs/attach-engine.md",
+        help: "Measure the attach engine, gdb and frida on hard targets; write the tables in bench-results",
         run: torture::torture_task,
     },
     Task {

@@ -48,7 +48,7 @@ pub fn torture_task(words: &[String]) -> Outcome<()> {
         command.arg("--out").arg(root().join("bench-results"));
         command
             .arg("--docs")
-            .arg(root().join("docs/attach-engine.md"));
+            .arg(root().join("bench-results/attach-engine.md"));
     }
     run(&mut command)
 }
