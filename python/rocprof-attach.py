@@ -112,6 +112,8 @@ class Signals:
         self.caught = None
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before = {}
+        # nohup: this program outlives its terminal, so that neither a hangup nor the end of the input ends the attach.
+        self.outlives_terminal = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
     def __enter__(self):
         # Python allows handlers in its main thread only. Elsewhere the program's own stay.
@@ -171,7 +173,7 @@ def _wait(signals, process, duration):
     if process is not None:
         sources.append(process)
     # With a duration the input is not ours: whoever started us may have closed it.
-    if duration is None:
+    if duration is None and not signals.outlives_terminal:
         try:
             sources.append(sys.stdin.fileno())
         except (AttributeError, OSError, ValueError):

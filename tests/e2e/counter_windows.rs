@@ -216,11 +216,18 @@ impl Attached {
     }
 
     /// Ends the session: nothing was lost, the books balance (the exit code says so).
-    pub fn detach(mut self) -> Result<Session> {
+    pub fn detach(self) -> Result<Session> {
+        self.detach_as(0)
+    }
+
+    /// Ends the session, whose exit code is `code`.
+    pub fn detach_as(mut self, code: i32) -> Result<Session> {
         self.attacher.send("")?;
         let exit = self.attacher.target.wait(PATIENCE)?;
         let said = exit.to_string();
-        exit.success()?;
+        if exit.status.code() != Some(code) {
+            return Err(format!("not {code}: {said}").into());
+        }
         Session::read(self.out.path(), said)
     }
 

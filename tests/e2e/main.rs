@@ -25,6 +25,7 @@ mod counters;
 mod counters_launched;
 mod cuda;
 mod cuda_model;
+mod current_directory;
 mod detach;
 mod device_counters;
 mod doctor;

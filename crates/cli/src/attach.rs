@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use midair_failure::{Failure, Kind};
-use midair_settings::{Resolved, Settings};
+use midair_settings::{Given, Resolved, Settings};
 use nix::sys::signal::Signal;
 
 use crate::engine::{
@@ -442,32 +442,30 @@ fn detach(
     trace
 }
 
-/// Returns the settings in the environment of this process, and its working directory.
-pub fn environment() -> Result<(Settings, String), Failure> {
-    let inherited = Settings::from_environment(std::env::vars_os()).map_err(|bad| {
+/// Returns the settings in the environment of this process.
+pub fn environment() -> Result<Settings, Failure> {
+    Settings::from_environment(std::env::vars_os()).map_err(|bad| {
         Failure::new(
             Kind::Usage,
             format!("the environment variable {} {}", bad.name, bad.wanted),
         )
-    })?;
-    let cwd = std::env::current_dir().map_err(|error| {
-        Failure::new(
-            Kind::Output,
-            format!("the current directory cannot be used: {error}"),
-        )
-    })?;
-    let cwd = cwd.into_os_string().into_string();
-    let cwd = cwd.map_err(|_| {
-        Failure::new(
-            Kind::Usage,
-            "the path of the current directory is not UTF-8",
-        )
-    })?;
-    Ok((inherited, cwd))
+        .hint(format!(
+            "remove the variable, or correct it: unset {}",
+            bad.name
+        ))
+    })
 }
 
 /// Reports which of the user's settings have no effect, and lists the settings if that was asked for.
-pub fn report_settings(resolved: &Resolved, log_word: Option<&str>, report: &Report) {
+pub fn report_settings(resolved: &Resolved, given: &Given, report: &Report) {
+    let file = resolved.settings.text("ROCPROF_OUTPUT_FILE_NAME");
+    if let Some(file) = file.filter(|file| file.starts_with('/'))
+        && given.get("output-directory").is_some()
+    {
+        report.warning(&format!(
+            "--output-directory has no effect: --output-file {file} is an absolute path"
+        ));
+    }
     for (variable, option) in &resolved.without_effect {
         report.warning(&format!(
             "{variable} in the environment has no effect: --{option} is not built yet"
@@ -481,7 +479,10 @@ pub fn report_settings(resolved: &Resolved, log_word: Option<&str>, report: &Rep
             .collect();
         report.info(&format!("not built yet and left out: {}", names.join(" ")));
     }
-    if matches!(log_word, Some("env" | "config" | "info" | "trace")) {
+    if matches!(
+        given.text("log-level"),
+        Some("env" | "config" | "info" | "trace")
+    ) {
         for (name, value) in resolved.settings.iter() {
             report.note(&format!("{name}={value}"));
         }

@@ -6,7 +6,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::{Failure, Kind};
-use midair_settings::{Front, Given, Opt, Refusal, Shape, State, options};
+use midair_settings::literal::template;
+use midair_settings::{Front, Given, Opt, Refusal, Sets, Shape, State, options};
 
 /// Returns the options of a command line.
 pub fn options_of(front: Front) -> impl Iterator<Item = &'static Opt> {
@@ -69,6 +70,10 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
             })
             .value_parser(booleans(option.all.is_some()))
             .hide_possible_values(true),
+        Shape::Text(name) if let Sets::Path(_) = option.sets => arg
+            .num_args(1)
+            .value_name(name)
+            .value_parser(clap::value_parser!(OsString)),
         Shape::Text(name) | Shape::Number { name, .. } => arg.num_args(1).value_name(name),
         Shape::Duration => arg.num_args(1).value_name("TIME"),
         Shape::OneOf(words) => arg
@@ -159,7 +164,11 @@ pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
         if !present {
             continue;
         }
-        let text = |word: &OsStr| word.to_str().map(str::to_owned);
+        let is_path = matches!(option.sets, Sets::Path(_));
+        let text = |word: &OsStr| match is_path {
+            true => Some(template(word.as_encoded_bytes())),
+            false => word.to_str().map(str::to_owned),
+        };
         let words: Option<Vec<String>> = if let Shape::Groups(_) = option.shape {
             let groups = matches.get_raw_occurrences(option.long);
             let groups = groups.into_iter().flatten();
@@ -174,7 +183,8 @@ pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
             return Err(Failure::new(
                 Kind::Usage,
                 format!("--{}: the value is not UTF-8", option.long),
-            ));
+            )
+            .hint("use a name in UTF-8 (a link to the file will do)"));
         };
         if let Some(why) = option.not_with_attach
             && attaches(matches, front)

@@ -51,11 +51,11 @@ pub(crate) fn command() -> Command {
 }
 
 pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
-    let (inherited, cwd) = attach::environment()?;
+    let inherited = attach::environment()?;
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let mut settings = inherited;
     if let Some(file) = text("extra-counters") {
-        settings.set(EXTRA_COUNTERS, &contents(file, &cwd)?);
+        settings.set(EXTRA_COUNTERS, &contents(file)?);
     }
     let gpus = gpus(text("arch"), &settings)?;
     if matches.get_flag("json") {
@@ -78,14 +78,11 @@ pub(crate) fn list_avail(
 
 /// Returns the settings of a command line. The contents of the file that `--extra-counters` names
 /// replace its name, as in AMD's tool.
-pub(crate) fn resolved(
-    given: &Given,
-    inherited: &Settings,
-    cwd: &str,
-) -> Result<Resolved, Failure> {
-    let mut resolved = resolve(given, inherited, cwd).map_err(refused)?;
+pub(crate) fn resolved(given: &Given, inherited: &Settings) -> Result<Resolved, Failure> {
+    let cwd = std::env::current_dir().ok();
+    let mut resolved = resolve(given, inherited, cwd.as_deref()).map_err(refused)?;
     if let Some(file) = given.text("extra-counters") {
-        let text = contents(file, cwd)?;
+        let text = contents(file)?;
         // This happens before a target is touched, and the error has the name of the file.
         Definitions::read(&text)
             .map_err(|error| Failure::new(Kind::Usage, format!("{file}: {error}")))?;
@@ -99,13 +96,12 @@ pub(crate) fn resolved(
     clippy::disallowed_methods,
     reason = "the user's own file, with the user's rights"
 )]
-fn contents(file: &str, cwd: &str) -> Result<String, Failure> {
+fn contents(file: &str) -> Result<String, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::new(Kind::Usage, format!("{file}: {error}"));
-    let path = Path::new(cwd).join(file);
     let read = || {
         let mut text = String::new();
-        std::fs::File::open(path)?
+        std::fs::File::open(file)?
             .take(MOST_BYTES)
             .read_to_string(&mut text)?;
         Ok::<String, std::io::Error>(text)
@@ -362,19 +358,20 @@ mod tests {
     fn the_file_s_contents_become_the_setting() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("more.yaml"), ADDED).unwrap();
-        let cwd = dir.path().to_str().unwrap();
         let resolve = |file: &str| {
             let mut given = Given::new();
             let option = midair_settings::options::option("extra-counters").unwrap();
-            given.give(option, &[file.to_owned()]).unwrap();
-            resolved(&given, &Settings::new(), cwd)
+            let file = dir.path().join(file).to_str().unwrap().to_owned();
+            given.give(option, &[file]).unwrap();
+            resolved(&given, &Settings::new())
         };
         let settings = resolve("more.yaml").unwrap().settings;
         assert_eq!(settings.text(EXTRA_COUNTERS), Some(ADDED));
         let missing = resolve("none.yaml").err().unwrap();
-        assert!(missing.what.starts_with("none.yaml: "), "{}", missing.what);
+        assert!(missing.what.contains("/none.yaml: "), "{}", missing.what);
         std::fs::write(dir.path().join("bad.yaml"), "a: [\n").unwrap();
         let bad = resolve("bad.yaml").err().unwrap();
-        assert_eq!(bad.what, "bad.yaml: line 1: brackets that do not close");
+        let wanted = "/bad.yaml: line 1: brackets that do not close";
+        assert!(bad.what.ends_with(wanted), "{}", bad.what);
     }
 }

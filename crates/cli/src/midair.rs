@@ -244,8 +244,8 @@ fn resolve_with_defaults(
     given: &mut Given,
     report: Report,
 ) -> Result<(Resolved, Report, bool), Failure> {
-    let (inherited, cwd) = attach::environment()?;
-    let mut resolved = counters::resolved(given, &inherited, &cwd)?;
+    let inherited = attach::environment()?;
+    let mut resolved = counters::resolved(given, &inherited)?;
     let unasked = !resolved.records_something() && !given.asks_for_traces();
     if unasked {
         for long in ["runtime-trace", "hip-trace"] {
@@ -253,13 +253,13 @@ fn resolve_with_defaults(
                 given.give(option, &[]).map_err(refused)?;
             }
         }
-        resolved = counters::resolved(given, &inherited, &cwd)?;
+        resolved = counters::resolved(given, &inherited)?;
     }
     let mut report = report.at_level_of(&resolved.settings);
     if given.is_on("verbose") {
         report = report.verbose();
     }
-    attach::report_settings(&resolved, given.text("log-level"), &report);
+    attach::report_settings(&resolved, given, &report);
     Ok((resolved, report, unasked))
 }
 

@@ -109,11 +109,8 @@ impl Report {
     /// Prints a failure, and its remedy on a second line. Returns the failure's exit code.
     pub fn failure(&self, failure: &Failure) -> u8 {
         self.marked("error:", "31", &failure.what);
-        let hint = hint(failure);
-        if !hint.is_empty() {
-            self.clear_status();
-            Stream::Err.marked("", "hint:", self.colour("36"), &hint);
-        }
+        self.clear_status();
+        Stream::Err.marked("", "hint:", self.colour("36"), &hint(failure));
         failure.kind.exit_code()
     }
 
@@ -217,10 +214,14 @@ impl Report {
 
 /// Returns the remedy of a failure for this user. Root is not advised to become root.
 pub(crate) fn hint(failure: &Failure) -> String {
-    match Uid::effective().is_root() {
-        true => without_root(&failure.hint),
-        false => failure.hint.clone(),
-    }
+    let all = [failure.hint.as_str(), failure.kind.remedy()];
+    let mut hints = all
+        .into_iter()
+        .map(|hint| match Uid::effective().is_root() {
+            true => without_root(hint),
+            false => hint.to_owned(),
+        });
+    hints.find(|hint| !hint.is_empty()).unwrap_or_default()
 }
 
 /// Returns a hint without the parts, separated by semicolons, that tell the reader to become root.

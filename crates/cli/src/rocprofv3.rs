@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
 use midair_failure::{Failure, Kind};
-use midair_settings::{COUNTER_GROUPS, COUNTERS, Front, Given, Settings, Value};
+use midair_settings::{COUNTER_GROUPS, COUNTERS, Front, Given, OUTPUT_PATH, Settings, Value};
 
 use crate::attach::{self, Job, Messages, Until};
 use crate::command::{self, Parsed, given, with_options};
@@ -23,8 +23,6 @@ use crate::wait::Ended;
 /// The number of dispatches after which the next group of counters has its turn, where groups take
 /// turns.
 const INTERVAL: &str = "ROCPROF_COUNTER_GROUPS_INTERVAL";
-/// The directory of the results.
-const OUTPUT_PATH: &str = "ROCPROF_OUTPUT_PATH";
 
 /// The clap command.
 pub fn command() -> Command {
@@ -71,8 +69,8 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     let mut given = given(&matches, Front::Rocprofv3)?;
     let taken = input::take(&mut given)?;
     if given.is_on("list-avail") {
-        let (inherited, cwd) = attach::environment()?;
-        let resolved = counters::resolved(&given, &inherited, &cwd)?;
+        let inherited = attach::environment()?;
+        let resolved = counters::resolved(&given, &inherited)?;
         return counters::list_avail(given.text("arch"), &resolved.settings, report);
     }
     if given.text("arch").is_some() {
@@ -96,10 +94,10 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         )
         .hint("name the program behind --, or give --pid PID; see --help"));
     }
-    let (inherited, cwd) = attach::environment()?;
-    let resolved = counters::resolved(&given, &inherited, &cwd)?;
+    let inherited = attach::environment()?;
+    let resolved = counters::resolved(&given, &inherited)?;
     let report = report.at_level_of(&resolved.settings);
-    attach::report_settings(&resolved, given.text("log-level"), &report);
+    attach::report_settings(&resolved, &given, &report);
     if !resolved.records_something() {
         report.warning("No tracing options were enabled.");
     }

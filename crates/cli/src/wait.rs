@@ -2,7 +2,8 @@
 //!
 //! SIGINT, SIGTERM and SIGHUP are blocked before the attach begins and are read from a signalfd
 //! here, so that they never end this process in the middle of an attach or a detach. A signal that
-//! arrives early is seen when the wait begins.
+//! arrives early is seen when the wait begins. A signal that is ignored at the start (nohup(1)) stays
+//! ignored.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicBool;
@@ -10,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use midair_failure::{Failure, Kind};
+use midair_secure::is_ignored;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -61,7 +63,12 @@ impl Signals {
 
     fn blocked(marks: bool) -> Result<Signals, Failure> {
         let mut set = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        // The kernel queues even an ignored signal while it is blocked.
+        let ends = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+        for signal in ends
+            .into_iter()
+            .filter(|signal| !is_ignored(*signal as i32))
+        {
             set.add(signal);
         }
         if marks {
@@ -189,17 +196,26 @@ impl Drop for Told<'_> {
 #[derive(Debug)]
 pub struct Input<'a> {
     fd: Option<BorrowedFd<'a>>,
+    /// Whether its end is no end of an attach.
+    outlived: bool,
 }
 
 impl<'a> Input<'a> {
-    /// Makes an input on which Enter, or its end, ends the attach.
+    /// Makes an input on which Enter, or its end, ends the attach. If hangups are ignored, this
+    /// program outlives its terminal, and the end of the input ends nothing.
     pub fn watched(fd: BorrowedFd<'a>) -> Input<'a> {
-        Input { fd: Some(fd) }
+        Input {
+            fd: Some(fd),
+            outlived: is_ignored(Signal::SIGHUP as i32),
+        }
     }
 
     /// Makes an input that is never read.
     pub fn ignored() -> Input<'a> {
-        Input { fd: None }
+        Input {
+            fd: None,
+            outlived: true,
+        }
     }
 
     /// Returns the descriptor to wait for. There is none while another job is in the foreground of
@@ -217,12 +233,12 @@ impl<'a> Input<'a> {
     pub(crate) fn read(&mut self) -> Option<Ended> {
         let mut chunk = [0; 256];
         match nix::unistd::read(self.fd?, &mut chunk) {
-            Ok(0) => Some(Ended::EndOfInput),
-            Ok(count) => chunk[..count].contains(&b'\n').then_some(Ended::Enter),
+            Ok(0) if !self.outlived => Some(Ended::EndOfInput),
+            Ok(count) if count > 0 => chunk[..count].contains(&b'\n').then_some(Ended::Enter),
             Err(Errno::EAGAIN | Errno::EINTR) => None,
-            // The input cannot be read at all, such as the terminal of an orphaned job. Then only
-            // the other reasons can end the attach.
-            Err(_) => {
+            // The input has ended, or cannot be read at all, such as the terminal of an orphaned
+            // job. Then only the other reasons can end the attach.
+            Ok(_) | Err(_) => {
                 self.fd = None;
                 None
             }

@@ -17,6 +17,18 @@ pub mod field {
     pub const WORKGROUP: &str = "Workgroup_Size";
     /// Bytes of LDS of a workgroup.
     pub const LDS: &str = "LDS_Per_Workgroup";
+    /// The sizes of a dispatch and of its kernel.
+    pub const SIZES: [&str; 7] = [
+        GRID,
+        WORKGROUP,
+        LDS,
+        "Scratch_Per_Workitem",
+        "Arch_VGPR",
+        "Accum_VGPR",
+        "SGPR",
+    ];
+    /// Number of the kernel.
+    pub const KERNEL_ID: &str = "Kernel_ID";
     /// Name of the kernel.
     pub const KERNEL: &str = "Kernel_Name";
     /// Begin in nanoseconds.
@@ -31,6 +43,28 @@ pub mod field {
     pub const GROUP: &str = "Group";
     /// 1: something else ran beside the dispatch while it was counted, so its values were left out.
     pub const SHARED: &str = "Shared";
+    /// What every dispatch has, without counters.
+    pub const OF_DISPATCH: [&str; 10] = around_sizes(&[DISPATCH, GPU], &[WAVE]);
+
+    /// Returns [`SIZES`] with other fields around them. `N` is their number.
+    pub const fn around_sizes<const N: usize>(
+        before: &[&'static str],
+        after: &[&'static str],
+    ) -> [&'static str; N] {
+        let mut all = [""; N];
+        let parts: [&[&'static str]; 3] = [before, &SIZES, after];
+        let (mut at, mut part) = (0, 0);
+        while part < parts.len() {
+            let mut index = 0;
+            while index < parts[part].len() {
+                all[at] = parts[part][index];
+                (at, index) = (at + 1, index + 1);
+            }
+            part += 1;
+        }
+        assert!(at == N);
+        all
+    }
 }
 
 /// The values of one field or counter. NaN: the dispatch has no value.

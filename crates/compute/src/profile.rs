@@ -27,7 +27,7 @@ use midair_output::files::Directory;
 use plan::Plan;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use watch::{Attach, Progress, Watch};
 
 /// Metrics have the numbers of 2025, as on AMD's documentation pages that users know.
@@ -324,15 +324,24 @@ fn directory(
         }
         out
     };
+    // A part that is not text has no keys.
+    let keys_of = |path: &Path| -> PathBuf {
+        let parts = path.components().map(Component::as_os_str);
+        let parts = parts.map(|part| {
+            part.to_str()
+                .map_or_else(|| part.to_owned(), |it| keys(it).into())
+        });
+        parts.collect()
+    };
     let directory = if let Some(directory) = matches.get_one::<PathBuf>("output-directory") {
-        PathBuf::from(keys(&directory.to_string_lossy()))
+        keys_of(directory)
     } else {
         let name = name.unwrap_or_default();
         if name.is_empty() || name.contains('/') || name == "." || name == ".." {
             return Err(usage(format!("--name {name} is no name for a directory")));
         }
         let base = match matches.get_one::<PathBuf>("path") {
-            Some(path) => PathBuf::from(keys(&path.to_string_lossy())),
+            Some(path) => keys_of(path),
             None => PathBuf::from("workloads").join(name),
         };
         match text(matches, "subpath").as_deref() {

@@ -477,11 +477,11 @@ impl fmt::Display for EnterError {
                 f,
                 "what thread {tid} names as the channel to its attacher is no such socket"
             ),
-            EnterError::Gone { during } => write!(f, "the process ended during {during}"),
+            EnterError::Gone { during } => write!(f, "the process ended (step: {during})"),
             EnterError::Replaced { during, .. } => {
                 write!(
                     f,
-                    "the process became another program (exec) during {during}"
+                    "the process became another program by exec (step: {during})"
                 )
             }
             EnterError::RightsChanged { pid, during } => {

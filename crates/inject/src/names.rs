@@ -10,6 +10,8 @@
 pub enum Hazard {
     /// A memory allocator.
     Allocator,
+    /// A sanitizer, which has an allocator and locks of its own.
+    Sanitizer,
     /// The dynamic loader.
     Loader,
     /// fork and what it calls.
@@ -25,6 +27,7 @@ impl Hazard {
     pub fn words(self) -> &'static str {
         match self {
             Hazard::Allocator => "inside the memory allocator",
+            Hazard::Sanitizer => "inside a function of a sanitizer",
             Hazard::Loader => "inside the dynamic loader",
             Hazard::Fork => "inside fork",
             Hazard::Exit => "inside exit",
@@ -88,14 +91,6 @@ const ALLOCATOR_PREFIXES: &[&str] = &[
     "tc_",
     "mi_",
     "_mi_",
-    "__interceptor_",
-    "___interceptor_",
-    "__asan_",
-    "__tsan_",
-    "__lsan_",
-    "__msan_",
-    "__hwasan_",
-    "__sanitizer_",
     "__scudo_",
     "_Znw",
     "_Zna",
@@ -105,10 +100,6 @@ const ALLOCATOR_PREFIXES: &[&str] = &[
     "rpfree",
     "_ZN8tcmalloc",
     "_ZN8snmalloc",
-    "_ZN11__sanitizer",
-    "_ZN6__asan",
-    "_ZN6__lsan",
-    "_ZN6__tsan",
     "_ZN5scudo",
 ];
 const ALLOCATOR_FILES: &[&str] = &[
@@ -118,15 +109,25 @@ const ALLOCATOR_FILES: &[&str] = &[
     "libsnmalloc",
     "librpmalloc",
     "libhoard",
-    "libasan",
-    "libtsan",
-    "liblsan",
-    "libhwasan",
-    "libclang_rt.",
     "libscudo",
     "libmemkind",
     "libtbbmalloc",
 ];
+const SANITIZER_PREFIXES: &[&str] = &[
+    "__interceptor_",
+    "___interceptor_",
+    "__asan_",
+    "__tsan_",
+    "__lsan_",
+    "__msan_",
+    "__hwasan_",
+    "__sanitizer_",
+    "_ZN11__sanitizer",
+    "_ZN6__asan",
+    "_ZN6__lsan",
+    "_ZN6__tsan",
+];
+const SANITIZER_FILES: &[&str] = &["libasan", "libtsan", "liblsan", "libhwasan", "libclang_rt."];
 const LOADER: &[&str] = &[
     "dlopen",
     "dlmopen",
@@ -228,6 +229,8 @@ pub fn function_hazard(name: &str) -> Option<Hazard> {
     };
     if is(ALLOCATOR, ALLOCATOR_PREFIXES) {
         Some(Hazard::Allocator)
+    } else if is(&[], SANITIZER_PREFIXES) {
+        Some(Hazard::Sanitizer)
     } else if is(LOADER, LOADER_PREFIXES) {
         Some(Hazard::Loader)
     } else if is(FORK, &[]) {
@@ -243,11 +246,15 @@ pub fn function_hazard(name: &str) -> Option<Hazard> {
 
 /// Judges a whole library by its file name.
 pub fn file_hazard(file_name: &[u8]) -> Option<Hazard> {
-    if ALLOCATOR_FILES
-        .iter()
-        .any(|prefix| file_name.starts_with(prefix.as_bytes()))
-    {
+    let is = |prefixes: &[&str]| {
+        let mut prefixes = prefixes.iter();
+        prefixes.any(|prefix| file_name.starts_with(prefix.as_bytes()))
+    };
+    if is(ALLOCATOR_FILES) {
         return Some(Hazard::Allocator);
+    }
+    if is(SANITIZER_FILES) {
+        return Some(Hazard::Sanitizer);
     }
     // ld-linux-x86-64.so.2, ld-2.31.so, ld.so.1
     if file_name.starts_with(b"ld-") || file_name.starts_with(b"ld.so") {
@@ -374,7 +381,7 @@ mod tests {
             ("_Znwm", Hazard::Allocator),
             ("_int_malloc.constprop.0", Hazard::Allocator),
             ("je_arena_choose", Hazard::Allocator),
-            ("__interceptor_pthread_create", Hazard::Allocator),
+            ("__interceptor_pthread_join", Hazard::Sanitizer),
             ("_dl_open", Hazard::Loader),
             ("dl_iterate_phdr", Hazard::Loader),
             ("fork", Hazard::Fork),

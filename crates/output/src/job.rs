@@ -10,7 +10,7 @@ use crate::graphs::Graphs;
 use crate::index::Index;
 use crate::kernel_name::Namer;
 use crate::limits;
-use crate::model::{AgentIndex, Plan, Trace};
+use crate::model::{AgentIndex, KernelNames, Plan, Trace};
 use crate::renamed::Renamed;
 use midair_agents::Agent;
 use midair_record::event::Kernel;
@@ -30,6 +30,49 @@ pub(crate) struct AgentName {
     pub(crate) of_type: &'static str,
 }
 
+/// The names of a session's kernels.
+#[derive(Debug)]
+pub struct KernelLabels<'a> {
+    index: &'a Index,
+    /// Those that have a name in the form that is wanted ([`Namer`]).
+    named: HashMap<u64, String>,
+}
+
+impl<'a> KernelLabels<'a> {
+    /// Makes the names in this form.
+    pub fn new(index: &'a Index, form: KernelNames) -> KernelLabels<'a> {
+        let mut namer = Namer::new(form);
+        let named = index
+            .symbols
+            .iter()
+            .filter_map(|(id, symbol)| Some((*id, namer.name(&symbol.name)?)))
+            .collect();
+        KernelLabels { index, named }
+    }
+
+    /// Returns the name of a kernel with a description, or the symbol itself where it was given no
+    /// name.
+    fn known(&self, id: u64) -> Option<Cow<'_, str>> {
+        match self.named.get(&id) {
+            Some(name) => Some(Cow::Borrowed(name)),
+            None => Some(limits::text(&self.index.symbols.get(&id)?.name)),
+        }
+    }
+
+    /// Returns the name of a dispatch's kernel. Where its symbol was never seen, the name is made
+    /// of the kernel object's address, so that different kernels stay different.
+    pub fn of(&self, kernel: &Kernel) -> Cow<'_, str> {
+        match self.known(kernel.kernel_id) {
+            Some(name) => name,
+            // CUDA's kernels have no such address.
+            None if kernel.kernel_object == 0 && self.index.is_cuda() => {
+                Cow::Owned(format!("unknown_kernel#{}", kernel.kernel_id))
+            }
+            None => Cow::Owned(format!("unknown_kernel@{:#x}", kernel.kernel_object)),
+        }
+    }
+}
+
 /// A trace with its index.
 pub(crate) struct Job<'a> {
     pub(crate) trace: &'a Trace,
@@ -38,8 +81,8 @@ pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
     /// The machine's agents, and those that were described by records.
     agents: Agents<'a>,
-    /// The names of kernels in the form that the user wants, for those that have one ([`Namer`]).
-    kernels: HashMap<u64, String>,
+    /// The names of kernels in the form that the user wants.
+    kernels: KernelLabels<'a>,
     /// The counters, and which windows have values for them.
     pub(crate) counting: Counting,
     /// What the values of counters show, in words. Several formats ask for it.
@@ -55,12 +98,7 @@ pub(crate) struct Job<'a> {
 impl<'a> Job<'a> {
     pub(crate) fn new(trace: &'a Trace, names: &'a Names, plan: &'a Plan) -> Job<'a> {
         let index = trace.records.index();
-        let mut namer = Namer::new(plan.kernel_names);
-        let kernels = index
-            .symbols
-            .iter()
-            .filter_map(|(id, symbol)| Some((*id, namer.name(&symbol.name)?)))
-            .collect();
+        let kernels = KernelLabels::new(index, plan.kernel_names);
         let agents = if index.is_cuda() {
             Agents::of_cuda(&trace.agents, &index.cuda.devices)
         } else {
@@ -150,22 +188,14 @@ impl<'a> Job<'a> {
 
     /// Returns the name of a kernel by its id.
     pub(crate) fn kernel_name_by_id(&self, id: u64) -> Cow<'_, str> {
-        self.known_kernel(id)
+        self.kernels
+            .known(id)
             .unwrap_or(Cow::Borrowed(UNSEEN_KERNEL))
-    }
-
-    /// Returns the name of a kernel with a description, or the symbol itself where it was given no
-    /// name.
-    fn known_kernel(&self, id: u64) -> Option<Cow<'_, str>> {
-        match self.kernels.get(&id) {
-            Some(name) => Some(Cow::Borrowed(name)),
-            None => Some(limits::text(&self.index.symbols.get(&id)?.name)),
-        }
     }
 
     /// Whether a kernel with a description has a name of its own.
     pub(crate) fn is_named(&self, id: u64) -> bool {
-        self.kernels.contains_key(&id)
+        self.kernels.named.contains_key(&id)
     }
 
     /// Returns the name of a dispatch: that of the range in which it was launched, or of its kernel
@@ -177,17 +207,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns the name of a dispatch's kernel. Where its symbol was never seen, the name is made
-    /// of the kernel object's address, so that different kernels stay different.
+    /// Returns the name of a dispatch's kernel ([`KernelLabels::of`]).
     pub(crate) fn kernel_name(&self, kernel: &Kernel) -> Cow<'_, str> {
-        match self.known_kernel(kernel.kernel_id) {
-            Some(name) => name,
-            // CUDA's kernels have no such address.
-            None if kernel.kernel_object == 0 && self.index.is_cuda() => {
-                Cow::Owned(format!("unknown_kernel#{}", kernel.kernel_id))
-            }
-            None => Cow::Owned(format!("unknown_kernel@{:#x}", kernel.kernel_object)),
-        }
+        self.kernels.of(kernel)
     }
 }
 

@@ -79,11 +79,15 @@ pub use model::{
     Process, SummaryTo, Trace, Unit,
 };
 pub use progress::written;
-pub use record_file::{NoRoom, Observed, Observer, RecordFile, RecordWriter, Times, WalkError};
+pub use record_file::{
+    Cursor, NoRoom, Observed, Observer, RecordFile, RecordWriter, Times, WalkError,
+};
 pub use rocpd::{SchemaPart, rocpd_schema};
 pub use rolling::{Keep, Window};
 pub use screen::Screen;
 pub use summary::check_group;
+
+pub use job::KernelLabels;
 
 use job::Job;
 use std::path::PathBuf;

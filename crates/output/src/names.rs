@@ -4,13 +4,17 @@
 //! The keys are those of rocprofv3: `%key%` and `{key}`, the short `%h %p %j %r %s`, and
 //! environment variables as `%env{NAME}%`, `$env{NAME}` and `%q{NAME}`. Each key is expanded once: what
 //! looks like a key in a value is the target's text, and no key (FMT-056). A value of the target's is
-//! a part of one component of a path, and never leads elsewhere.
+//! a part of one component of a path, and never leads elsewhere. `%byte-e9%` is a byte: settings are
+//! text, and directories are bytes.
 //!
 //! Where AMD's tool does not do what its manual says, we follow the manual: `%q{NAME}` works, and
 //! `%nid%` is the pid where there is no rank.
 
 use crate::model::Place;
 use midair_failure::plain;
+use midair_settings::literal;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// A text that would have more bytes is not expanded (a path has at most 4096).
@@ -82,8 +86,8 @@ pub struct Keys {
     pub siblings: u32,
     /// `%cwd%`: the working directory of the attacher. In AMD's tool it is the target's. But the
     /// files of an attach belong to the user who asked for them, who may not even be able to write
-    /// there.
-    pub cwd: String,
+    /// there. None if it is gone.
+    pub cwd: Option<PathBuf>,
     /// Command line, for `%argv%`, `%args%`, `%argt%`, `%tag%`, `%arg0%`, …
     pub command: Vec<String>,
     /// Environment as `NAME=value`. Only what a key names is used; none of it is stored.
@@ -103,33 +107,69 @@ pub struct OutputName {
     pub prefix: String,
 }
 
+/// Why there is no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoName {
+    /// The directory is relative, and the current directory is gone.
+    #[error("the current directory is gone")]
+    Gone,
+    /// The file's name has bytes that are not UTF-8.
+    #[error("the name of the output files is not UTF-8")]
+    NotText,
+}
+
 /// Expands both parts, with defaults for `None`. A relative directory is below `cwd`.
-pub fn output_name(directory: Option<&str>, file: Option<&str>, keys: &Keys) -> OutputName {
-    let directory = expand(directory.unwrap_or(DEFAULT_DIRECTORY), keys);
-    OutputName {
-        directory: Path::new(&keys.cwd).join(directory),
-        prefix: expand(file.unwrap_or(DEFAULT_FILE), keys),
+///
+/// # Errors
+/// [`NoName`].
+pub fn output_name(
+    directory: Option<&str>,
+    file: Option<&str>,
+    keys: &Keys,
+) -> Result<OutputName, NoName> {
+    let (directory, file) = (
+        directory.unwrap_or(DEFAULT_DIRECTORY),
+        file.unwrap_or(DEFAULT_FILE),
+    );
+    let prefix = expand(file, keys).into_string();
+    let prefix = prefix.map_err(|_| NoName::NotText)?;
+    let mut path = PathBuf::from(expand(directory, keys));
+    match &keys.cwd {
+        Some(cwd) => path = cwd.join(path),
+        None if names_cwd(file) => return Err(NoName::Gone),
+        // The directory has no effect.
+        None if prefix.starts_with('/') => path = PathBuf::from("/"),
+        None if names_cwd(directory) || path.is_relative() => return Err(NoName::Gone),
+        None => {}
     }
+    Ok(OutputName {
+        directory: path,
+        prefix,
+    })
+}
+
+fn names_cwd(text: &str) -> bool {
+    text.contains("%cwd%") || text.contains("{cwd}")
 }
 
 /// Expands every key from left to right, without looking into the values. Unknown keys stay as they
 /// are, except `%argN%` past the end, which is removed with the separators behind it.
-pub fn expand(text: &str, keys: &Keys) -> String {
+pub fn expand(text: &str, keys: &Keys) -> OsString {
     let expanded = expanded(text, keys);
     match expanded.len() > LONGEST {
-        true => text.to_owned(),
-        false => expanded,
+        true => text.into(),
+        false => OsString::from_vec(expanded),
     }
 }
 
-fn expanded(text: &str, keys: &Keys) -> String {
-    let mut out = String::with_capacity(text.len());
+fn expanded(text: &str, keys: &Keys) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['%', '{', '$']) {
         let (before, from) = rest.split_at(at);
-        out.push_str(before);
+        out.extend_from_slice(before.as_bytes());
         if let Some((used, value)) = key(from, keys) {
-            out.push_str(&value);
+            out.extend_from_slice(&value);
             rest = from.get(used..).unwrap_or_default();
             if value.is_empty() && is_argument(from) {
                 rest = rest.trim_start_matches(['-', '/', '_']);
@@ -137,11 +177,11 @@ fn expanded(text: &str, keys: &Keys) -> String {
         } else {
             // The first byte is one of three, which are all ASCII.
             let (sign, after) = from.split_at(1);
-            out.push_str(sign);
+            out.extend_from_slice(sign.as_bytes());
             rest = after;
         }
     }
-    out.push_str(rest);
+    out.extend_from_slice(rest.as_bytes());
     out
 }
 
@@ -150,9 +190,9 @@ fn is_argument(text: &str) -> bool {
 }
 
 /// Finds the key at the front of the text. Returns how many bytes it takes, and its value.
-fn key(text: &str, keys: &Keys) -> Option<(usize, String)> {
-    if let Some(found) = variable(text, keys) {
-        return Some(found);
+fn key(text: &str, keys: &Keys) -> Option<(usize, Vec<u8>)> {
+    if let Some((used, value)) = variable(text, keys) {
+        return Some((used, value.into_bytes()));
     }
     for (open, close) in [('%', '%'), ('{', '}')] {
         let Some(inner) = text.strip_prefix(open) else {
@@ -162,7 +202,7 @@ fn key(text: &str, keys: &Keys) -> Option<(usize, String)> {
             continue;
         };
         let name = inner.get(..end)?;
-        if let Some(value) = named(name, keys) {
+        if let Some(value) = bytes(name, keys) {
             return Some((end + 2, value));
         }
     }
@@ -174,7 +214,7 @@ fn key(text: &str, keys: &Keys) -> Option<(usize, String)> {
         "%s" => "size",
         _ => return None,
     };
-    Some((2, named(short, keys)?))
+    Some((2, named(short, keys)?.into_bytes()))
 }
 
 /// Finds `%env{NAME}%`, `$env{NAME}` or `%q{NAME}`, also with `ENV`. A variable that is not set is
@@ -226,6 +266,18 @@ fn harmless(value: &str) -> String {
     }
 }
 
+/// Returns the value of a key. A directory's name may have any bytes.
+fn bytes(name: &str, keys: &Keys) -> Option<Vec<u8>> {
+    if name == "cwd" {
+        let cwd = keys.cwd.as_deref().unwrap_or(Path::new("."));
+        return Some(cwd.as_os_str().as_bytes().to_vec());
+    }
+    match literal::byte(name) {
+        Some(byte) => Some(vec![byte]),
+        None => named(name, keys).map(String::into_bytes),
+    }
+}
+
 fn named(name: &str, keys: &Keys) -> Option<String> {
     Some(match name {
         "hostname" => harmless(&keys.hostname),
@@ -234,7 +286,6 @@ fn named(name: &str, keys: &Keys) -> Option<String> {
         "pgid" => keys.pgid.to_string(),
         "psid" => keys.psid.to_string(),
         "psize" => keys.siblings.to_string(),
-        "cwd" => keys.cwd.clone(),
         "job" => harmless(keys.variable("SLURM_JOB_ID").unwrap_or("0")),
         "rank" => keys.rank().unwrap_or_else(|| "0".to_owned()),
         "size" => keys
@@ -413,6 +464,10 @@ fn date(days: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
 
+    fn expand(text: &str, keys: &Keys) -> String {
+        super::expand(text, keys).into_string().unwrap()
+    }
+
     fn keys() -> Keys {
         Keys {
             hostname: "node7".into(),
@@ -421,7 +476,7 @@ mod tests {
             pgid: 2370,
             psid: 2369,
             siblings: 3,
-            cwd: "/home/me".into(),
+            cwd: Some("/home/me".into()),
             command: ["/opt/app/vadd", "--", "./in/x.bin", "3"]
                 .map(String::from)
                 .to_vec(),
@@ -500,7 +555,7 @@ mod tests {
         ];
         for word in words {
             let mut keys = keys();
-            keys.cwd = "/".to_owned();
+            keys.cwd = Some("/".into());
             keys.hostname = word.to_owned();
             keys.command = vec![word.to_owned(); 3];
             keys.environment = vec![format!("UP={word}"), format!("SLURM_JOB_ID={word}")];
@@ -578,20 +633,60 @@ mod tests {
     #[test]
     fn defaults_and_relative_directories_are_the_callers() {
         let keys = keys();
-        let name = output_name(None, None, &keys);
+        let name = output_name(None, None, &keys).unwrap();
         assert_eq!(
             (name.directory, name.prefix.as_str()),
             ("/home/me".into(), "node7/2371")
         );
-        let name = output_name(Some("out/%pid%"), Some("r"), &keys);
+        let name = output_name(Some("out/%pid%"), Some("r"), &keys).unwrap();
         assert_eq!(
             (name.directory, name.prefix.as_str()),
             ("/home/me/out/2371".into(), "r")
         );
         assert_eq!(
-            output_name(Some("/abs"), None, &keys).directory,
+            output_name(Some("/abs"), None, &keys).unwrap().directory,
             PathBuf::from("/abs")
         );
+    }
+
+    #[test]
+    fn a_directory_has_any_bytes_and_is_not_looked_into() {
+        let mut keys = keys();
+        let cwd = Path::new(std::ffi::OsStr::from_bytes(b"/50%pid%/caf\xe9/{pid}"));
+        let below = format!("{}/%pid%", literal::literal(cwd));
+        let name = |directory: &str, keys: &Keys| {
+            output_name(Some(directory), Some("r"), keys).map(|name| name.directory)
+        };
+        assert_eq!(name(&below, &keys), Ok(cwd.join("2371")));
+        keys.cwd = Some(cwd.to_owned());
+        assert_eq!(name("%cwd%/x", &keys), Ok(cwd.join("x")));
+        assert_eq!(name("x", &keys), Ok(cwd.join("x")));
+        let text = output_name(None, Some("caf%byte-e9%"), &keys);
+        assert_eq!(text, Err(NoName::NotText));
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_asked_for_by_what_is_relative() {
+        let keys = Keys {
+            cwd: None,
+            ..keys()
+        };
+        let name = |directory, file| output_name(directory, file, &keys).map(|name| name.directory);
+        for (directory, file) in [
+            (None, None),
+            (Some("x"), None),
+            (Some("%cwd%/x"), Some("r")),
+            (Some("/x/{cwd}"), None),
+            (Some("/x"), Some("%cwd%/r")),
+        ] {
+            assert_eq!(
+                name(directory, file),
+                Err(NoName::Gone),
+                "{directory:?} {file:?}"
+            );
+        }
+        assert_eq!(name(Some("/x"), None), Ok("/x".into()));
+        assert!(name(None, Some("/abs/r")).is_ok());
     }
 
     #[test]

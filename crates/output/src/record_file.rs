@@ -600,5 +600,9 @@ fn visit_block<E>(
     Ok(used)
 }
 
+mod cursor;
+
+pub use cursor::Cursor;
+
 #[cfg(test)]
 mod tests;

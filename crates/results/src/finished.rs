@@ -185,6 +185,15 @@ impl Finished {
         })
     }
 
+    /// Returns the results for a caller who reads them here.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn open(self) -> Result<Opened, Failure> {
+        let plan = plan(&self.settings, &self.identity)?;
+        Ok(Opened(self.ready(plan)))
+    }
+
     /// Writes what was counted so far to this file, while the session goes on.
     ///
     /// # Errors
@@ -218,12 +227,6 @@ impl Finished {
         let truncated = truncated(self.outcome);
         let mut notes = self.notes;
         notes.extend(outcome_notes(self.outcome));
-        if self.records.malformed_bytes() > 0 {
-            notes.push(format!(
-                "{} bytes of the spool were no records",
-                self.records.malformed_bytes()
-            ));
-        }
         let kernels = !plan.hide_kernels;
         if let Err(error) = self
             .records
@@ -301,6 +304,42 @@ pub(crate) struct Ready {
     asks: bool,
 }
 
+/// A finished session whose records are read here, and written any number of times.
+#[derive(Debug)]
+pub struct Opened(Ready);
+
+impl Opened {
+    /// Returns the records and what is known besides.
+    pub fn trace(&self) -> &Trace {
+        &self.0.trace
+    }
+
+    /// Returns warnings about the results, and why these are incomplete, if they are.
+    pub fn conclusion(&self) -> (Vec<String>, Option<Failure>) {
+        self.0.conclusion(None)
+    }
+
+    /// Writes files in this format, whose names begin with `prefix`. They take the place of others.
+    ///
+    /// # Errors
+    /// [`Kind::Output`]; then no file is left.
+    pub fn write(
+        &self,
+        format: Format,
+        (directory, prefix): (&Path, &str),
+    ) -> Result<Vec<PathBuf>, Failure> {
+        let plan = Plan {
+            directory: directory.to_owned(),
+            prefix: prefix.to_owned(),
+            numbered: false,
+            formats: vec![format],
+            ..self.0.plan.clone()
+        };
+        midair_output::write(&self.0.trace, &Names::amd(), &plan)
+            .map_err(|error| Failure::new(Kind::Output, error.to_string()))
+    }
+}
+
 impl Ready {
     /// Returns what is shown above the tables.
     pub(crate) fn head(&self) -> Head {
@@ -358,6 +397,10 @@ impl Ready {
             );
         }
         let unbalanced = index.unbalanced();
+        let counts = !trace.counters.agents.is_empty() && trace.counters.interval == 0;
+        let uncounted = counts && index.is_idle() && index.launched() > index.paused();
+        // Kernels that were asked for were launched, and no record of one came back.
+        let is_incomplete = uncounted && plan.kernel_filter.is_all() && !self.selects;
         let incomplete = saved_elsewhere.or_else(|| self.failure.clone()).or_else(|| {
             if let Some(end) = self.killed {
                 return Some(Failure::new(
@@ -391,6 +434,10 @@ impl Ready {
                     index.unseen()
                 ));
             }
+            let malformed = trace.records.malformed_bytes();
+            if malformed > 0 {
+                lost.push(format!("{malformed} bytes of the spool, which were no records"));
+            }
             if let Some(first) = unbalanced.first() {
                 lost.push(first.clone());
             }
@@ -408,6 +455,10 @@ impl Ready {
                     "the two sides of midair count differently: please report it, with the notes file"
                 }
             };
+            if lost.is_empty() && is_incomplete {
+                let hint = "the notes say why; --exclusive gives each kernel a window";
+                return Some(Failure::new(Kind::Incomplete, NOT_COUNTED).hint(hint));
+            }
             (!lost.is_empty()).then(|| {
                 Failure::new(
                     Kind::Incomplete,
@@ -430,10 +481,9 @@ impl Ready {
                 midair_failure::plain::counted(index.paused(), "dispatch was", "dispatches were")
             ));
         }
-        if index.is_idle() && self.truncated != Some(BEFORE_A_BURST) {
-            let counts = !trace.counters.agents.is_empty() && trace.counters.interval == 0;
+        if index.is_idle() && !is_incomplete && self.truncated != Some(BEFORE_A_BURST) {
             let nothing = match self.selects {
-                _ if counts && index.launched() > 0 => NOT_COUNTED,
+                _ if uncounted => NOT_COUNTED,
                 _ if !self.asks => NOT_ASKED,
                 true => NOT_SELECTED,
                 false if self.has_periods => NOT_IN_A_PERIOD,

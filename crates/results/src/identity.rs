@@ -119,9 +119,7 @@ impl Identity {
             pgid: number(2),
             psid: number(3),
             siblings: siblings.split_ascii_whitespace().count() as u32,
-            cwd: std::env::current_dir()
-                .map(|path| path.to_string_lossy().into_owned())
-                .unwrap_or_else(|_| ".".to_owned()),
+            cwd: std::env::current_dir().ok(),
             command: command.clone(),
             environment,
             launched: std::time::SystemTime::now()

@@ -12,7 +12,7 @@ mod plan;
 mod together;
 
 pub use chosen::{ChosenKernels, chosen_kernels};
-pub use finished::{End, Finished, Written, check, describe, record_limit};
+pub use finished::{End, Finished, Opened, Written, check, describe, record_limit};
 pub use identity::{Identity, Itself, Source};
 pub use midair_output::Console;
 pub use midair_output::screen::Cost;

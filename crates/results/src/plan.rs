@@ -2,12 +2,13 @@
 
 use crate::identity::Identity;
 use midair_failure::{Failure, Kind};
-use midair_output::names::output_name;
+use midair_output::names::{NoName, output_name};
 use midair_output::{
     AgentIndex, Console, Format, KernelFilter, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit,
     check_group,
 };
-use midair_settings::{HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, Settings};
+use midair_settings::literal::literal;
+use midair_settings::{HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, OUTPUT_PATH, Settings};
 
 fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
     let mut formats = Vec::new();
@@ -44,7 +45,7 @@ fn summary_groups(settings: &Settings) -> Result<Vec<String>, Failure> {
         Ok(()) => Ok(group.to_owned()),
         Err(why) => Err(Failure::new(
             Kind::Usage,
-            format!("the group of domains '{group}' is no regular expression: {why}"),
+            format!("cannot read the group of domains '{group}' as a regular expression: {why}"),
         )
         .hint("as in --summary-groups 'HIP_API|HSA_API' 'MEMORY_.*'")),
     };
@@ -70,7 +71,7 @@ pub(crate) fn kernel_filter(settings: &Settings) -> Result<KernelFilter, Failure
     KernelFilter::new(include, exclude, choice.iterations).map_err(|why| {
         Failure::new(
             Kind::Usage,
-            format!("names of kernels: no regular expression is {why}"),
+            format!("cannot read a pattern of kernel names as a regular expression: {why}"),
         )
         .hint("as in --kernel-include-regex '^gemm|conv'")
     })
@@ -96,9 +97,9 @@ fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
 /// # Errors
 /// [`Kind::NotBuilt`] for a format that is not built, [`Kind::Usage`] for meaningless values.
 pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
-    let raw_directory = settings.text("ROCPROF_OUTPUT_PATH");
+    let raw_directory = settings.text(OUTPUT_PATH);
     let raw_prefix = settings.text("ROCPROF_OUTPUT_FILE_NAME");
-    let name = output_name(raw_directory, raw_prefix, &identity.keys);
+    let name = output_name(raw_directory, raw_prefix, &identity.keys).map_err(no_name)?;
     let mut formats = formats(settings)?;
     if formats.is_empty() {
         formats.push(Format::Rocpd);
@@ -147,7 +148,7 @@ fn minimum_bytes(settings: &Settings) -> Result<u64, Failure> {
 
 /// Returns the directory for the files of a window of a session that goes on. It is below that of
 /// the session's results, and is named by the process and the window's end, CLOCK_BOOTTIME ms, so
-/// that no window overwrites another.
+/// that no window overwrites another. It is the text of a setting.
 ///
 /// # Errors
 /// As [`plan`].
@@ -155,8 +156,21 @@ pub fn window_directory(settings: &Settings, identity: &Identity) -> Result<Stri
     let plan = plan(settings, identity)?;
     let process = &identity.process;
     let name = format!("window-{}-{}", process.pid, process.fini_time / 1_000_000);
-    let below = plan.directory.join(name).into_os_string().into_string();
-    below.map_err(|_| Failure::new(Kind::Usage, "the path of the results is not UTF-8"))
+    Ok(literal(&plan.directory.join(name)))
+}
+
+fn no_name(why: NoName) -> Failure {
+    let (kind, hint) = match why {
+        NoName::Gone => (
+            Kind::Output,
+            "change to a directory that exists, or name one: --output-directory /DIR",
+        ),
+        NoName::NotText => (
+            Kind::Usage,
+            "name the directory with --output-directory, and a plain file with --output-file",
+        ),
+    };
+    Failure::new(kind, why.to_string()).hint(hint)
 }
 
 /// Returns the settings that are copied into json's list.

@@ -47,7 +47,9 @@ fn edge(body: impl FnOnce() -> u32) -> u32 {
 /// Prints a failure and returns its status.
 fn report(failure: &Failure) -> u32 {
     print_line(&format!("rocattach: error: {}", failure.what));
-    if !failure.hint.is_empty() {
+    // That points to the help of a command line.
+    let is_general = failure.kind == Kind::Usage && failure.hint == failure.kind.remedy();
+    if !is_general {
         print_line(&format!("hint: {}", failure.hint));
     }
     midair_session::rocattach_status(failure.kind)

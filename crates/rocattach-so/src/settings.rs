@@ -79,7 +79,7 @@ mod tests {
     fn a_value_that_would_be_damaged_is_refused() {
         use std::os::unix::ffi::OsStringExt;
         let bad = vec![(
-            "ROCPROF_OUTPUT_PATH".into(),
+            "ROCPROF_OUTPUT_FILE_NAME".into(),
             OsString::from_vec(vec![b'/', 0xff]),
         )];
         assert_eq!(of(bad, false).unwrap_err().kind, Kind::Usage);

@@ -1,5 +1,6 @@
 //! Whether this process has more rights than its user, which variables it may then obey, and what
-//! its start leaves of those rights ([`begin`]).
+//! its start leaves of those rights ([`begin`]); and which signals whoever started it ignores
+//! ([`is_ignored`]).
 //!
 //! A set-uid program, or one with file capabilities, keeps the environment of the user who started
 //! it. A variable that names a file or a library, or that causes one to be loaded, would let that
@@ -16,7 +17,7 @@ mod start;
 
 pub use start::{Command, Refused, begin, held};
 
-use std::ffi::OsString;
+use std::ffi::{OsString, c_int};
 
 /// Whether starting this program gave it rights that its user lacks: by set-uid, set-gid, file
 /// capabilities, or a rule of a security module. The kernel says so (`AT_SECURE`, see
@@ -24,6 +25,17 @@ use std::ffi::OsString;
 pub fn has_more_rights() -> bool {
     // SAFETY: the call reads a word of this process's auxiliary vector, which never changes.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Whether a signal is ignored. A signal that is ignored at the start of a program, as by nohup(1),
+/// stays so.
+pub fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: an all-zero structure is valid, and the call only writes to it.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// Returns the value of a variable that names a file or causes a library to be loaded. None where
@@ -38,6 +50,12 @@ pub fn variable(name: &str) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_runtime_ignores_one_signal() {
+        assert!(is_ignored(libc::SIGPIPE) && !is_ignored(libc::SIGTERM));
+        assert!(!is_ignored(-1));
+    }
 
     #[test]
     fn an_ordinary_process_honours_its_environment() {

@@ -37,6 +37,14 @@ impl Session {
         Session::attach_with(request, &Install::find()?, &Options::default())
     }
 
+    /// [`Session::attach`] with the libraries of this installation.
+    ///
+    /// # Errors
+    /// As [`Session::attach`].
+    pub fn attach_from(install: &Install, request: &Request) -> Result<Session, Failure> {
+        Session::attach_with(request, install, &Options::default())
+    }
+
     /// [`Session::attach`] with libraries and deadlines of the caller's choice.
     ///
     /// # Errors
@@ -231,7 +239,7 @@ const OFFERS: Duration = Duration::from_secs(30);
 /// The pause before the next attempt while the worker thread of the last one has the process.
 const CLAIMED: Duration = Duration::from_millis(100);
 /// The remedy where the worker thread gave up each time.
-pub(crate) const OFFER_HINT: &str = "the machine gives this process, or that one, no processor for seconds: try again when it has less to do";
+pub(crate) const OFFER_HINT: &str = "the machine gives this process, or that one, no processor for seconds: attach when it has less to do";
 
 /// Returns the refusal for a worker thread that gave up before it got the offer, which is tried
 /// again.
@@ -291,12 +299,14 @@ impl Looked {
                 tools.for_process(approach.tid, install)?;
                 if let Ok(look) = &approach.inspection {
                     runtime::refuse_two_copies(look.pid, &look.modules)?;
+                    runtime::refuse_other_namespace(look.pid, &look.modules, platform)?;
                 }
                 request
             }
             Platform::Cuda => {
                 let for_cuda = cuda::request(&request, &tools, install, approach.tid)?;
                 if let Ok(look) = &approach.inspection {
+                    runtime::refuse_other_namespace(look.pid, &look.modules, platform)?;
                     cupti::require_cupti(look, &request.settings)?;
                 }
                 remarks.add(&for_cuda);

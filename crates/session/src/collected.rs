@@ -5,7 +5,7 @@ use crate::rights;
 use midair_failure::Failure;
 use midair_output::table;
 use midair_ptrace::fault;
-use midair_results::{End, Finished, Written};
+use midair_results::{End, Finished, Opened, Written};
 
 /// What a session recorded.
 #[derive(Debug)]
@@ -33,6 +33,14 @@ impl Collected {
     /// Returns how the target ended, if it did.
     pub fn ended(&self) -> Option<End> {
         self.finished.ended
+    }
+
+    /// Returns the results for a caller who reads them here.
+    ///
+    /// # Errors
+    /// For settings without meaning, which [`crate::Session::attach`] has refused.
+    pub fn open(self) -> Result<Opened, Failure> {
+        self.finished.open()
     }
 
     /// Writes the outputs where the settings say, with the table in this `style`.

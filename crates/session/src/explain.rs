@@ -86,7 +86,10 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
             Kind::NoProc,
             "mount one there: nsenter --mount --pid --target PID mount -t proc proc /proc",
         ),
-        Refusal::Restless { .. } => (Kind::Enter, "try again when it runs its last program"),
+        Refusal::Restless { .. } => (
+            Kind::Enter,
+            "attach once it stops executing programs, or to the last of them",
+        ),
         Refusal::Unreadable { .. } => (Kind::Enter, "run this as root"),
     };
     Failure::new(kind, refusal.to_string()).hint(hint)
@@ -134,7 +137,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         EnterError::Gone { .. } | EnterError::Replaced { .. } => (Kind::NoProcess, ""),
         EnterError::RightsChanged { .. } => (
             Kind::NotPermitted,
-            "attach again: what it is allowed to do is then judged anew",
+            "attach again: midair then judges its new rights",
         ),
         EnterError::TargetStopped { .. } => (
             Kind::Stopped,
@@ -306,7 +309,7 @@ pub(crate) fn kept(pid: Pid, tid: Option<Tid>) -> Failure {
             "process {pid} is recorded already{thread}: it was started under the profiler (midair run, rocprofv3 -- PROGRAM), or another program attached through its register library"
         ),
     )
-    .hint("that session ends with the process, or with the detach of that program; then try again")
+    .hint("that session ends with the process, or when that program detaches: attach after that, or start the process without the profiler")
 }
 
 /// Returns the failure for a process that another library of ours uses.

@@ -69,6 +69,30 @@ impl Install {
         }
     }
 
+    /// Finds the installation that this program belongs to, `midair` or a link to it.
+    ///
+    /// # Errors
+    /// [`Kind::Installation`] if its libraries are not there, and in a program that has more rights
+    /// than its user.
+    pub fn of_program(program: &Path) -> Result<Install, Failure> {
+        if rights::is_privileged() {
+            let what = "a program with more rights than its user takes no other libraries";
+            return Err(Failure::new(Kind::Installation, what));
+        }
+        let real = program.canonicalize();
+        let real = real.map_err(|error| {
+            let what = format!("{} cannot be used: {error}", program.display());
+            Failure::new(Kind::Installation, what)
+        })?;
+        let lib = real.ancestors().nth(2).map(|prefix| prefix.join("lib"));
+        lib.and_then(|lib| Install::below(&lib)).ok_or_else(|| {
+            let what = format!("{SDK} and {TOOL} are not in ../lib of {}", real.display());
+            Failure::new(Kind::Installation, what).hint(
+                "name the midair of a complete installation (cargo xtask install --prefix DIR)",
+            )
+        })
+    }
+
     /// Finds the installation that the running code belongs to.
     ///
     /// # Errors

@@ -5,9 +5,11 @@ use crate::install::Install;
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Inspection, Library, Options};
 use midair_procinfo::Pid;
+use midair_procinfo::link_map;
 use midair_procinfo::module::Modules;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Functions that identify a HIP or HSA runtime and CUDA's driver library, whatever their files are
 /// called.
@@ -205,6 +207,56 @@ pub(crate) fn refuse_two_copies(pid: Pid, modules: &Modules) -> Result<(), Failu
         }
     }
     Ok(())
+}
+
+/// How long a library may take from its mapping to its entry in the loader's list.
+const TO_THE_LIST: Duration = Duration::from_millis(300);
+
+/// Refuses a process that has its runtime only in another namespace of the loader (`dlmopen`). Our
+/// library is loaded into the program's own, where it finds no runtime to record.
+///
+/// # Errors
+/// [`Kind::Ambiguous`].
+pub(crate) fn refuse_other_namespace(
+    pid: Pid,
+    modules: &Modules,
+    platform: Platform,
+) -> Result<(), Failure> {
+    let usual: &[&[u8]] = match platform {
+        Platform::Amd => &AMD_NAMES,
+        Platform::Cuda => &[CUDA_NAME],
+    };
+    let is_runtime = |name: &[u8]| usual.iter().any(|usual| name.starts_with(usual));
+    let list = modules.list.iter().enumerate();
+    let runtimes: Vec<_> = list.filter(|(_, it)| is_runtime(it.file_name())).collect();
+    // One that cannot be read is not known to be elsewhere.
+    let biases: Option<Vec<u64>> = runtimes
+        .iter()
+        .map(|(index, _)| modules.load(*index).ok().map(|loaded| loaded.bias))
+        .collect();
+    let (Some((_, first)), Some(biases)) = (runtimes.first(), biases) else {
+        return Ok(());
+    };
+    let until = Instant::now() + TO_THE_LIST;
+    loop {
+        // A list that is empty or damaged shows nothing.
+        let own = link_map::biases(modules.tid(), modules.memory()).unwrap_or_default();
+        if own.is_empty() || biases.iter().any(|bias| own.contains(bias)) {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(Failure::new(
+        Kind::Ambiguous,
+        format!(
+            "process {pid} has {} in another namespace of the loader (dlmopen), where midair's library cannot record it",
+            midair_procinfo::show(&first.path)
+        ),
+    )
+    .hint("let the program load it with dlopen, or link with it"))
 }
 
 #[cfg(test)]

@@ -684,7 +684,7 @@ mod tests {
             let failure = failed_setup(Pid::own(), status, "the reason");
             assert_eq!(failure.kind, kind);
             assert!(failure.what.ends_with(": the reason"), "{failure}");
-            assert_eq!(failure.hint.is_empty(), kind == Kind::Setup);
+            assert_eq!(failure.hint == kind.remedy(), kind == Kind::Setup);
         }
     }
 }

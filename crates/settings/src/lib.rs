@@ -17,6 +17,7 @@
 pub mod buffer;
 pub mod commands;
 mod counters;
+pub mod literal;
 pub mod options;
 mod periods;
 mod ranks;
@@ -37,7 +38,7 @@ pub use settings::{
     ALIASES, BadValue, CUDA_ALL_CALLS, CUDA_DRIVER_API_TRACE, CUDA_HW_TRACE,
     CUDA_RUNTIME_API_TRACE, CUPTI, DEFAULT_MAX_BYTES, GPU_METRICS, GPU_METRICS_DEVICE,
     GPU_METRICS_RATE, GRAPH_KERNELS, HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, KOKKOS_TRACE,
-    LIVE_COUNTERS, MAX_BYTES, MAX_OVERHEAD, OURS, SCREEN, STRICT_REATTACH, Settings, TOOLS_BY_NAME,
-    inheritable, names_a_file,
+    LIVE_COUNTERS, MAX_BYTES, MAX_OVERHEAD, OURS, OUTPUT_PATH, SCREEN, STRICT_REATTACH, Settings,
+    TOOLS_BY_NAME, inheritable, names_a_file,
 };
 pub use words::{Verbosity, boolean_word, duration_word, tool_boolean};

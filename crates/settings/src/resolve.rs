@@ -7,11 +7,13 @@
 
 use midair_domain::{Ask, DOMAINS, Domain};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use crate::counters::{COUNTER_COLLECTION, COUNTER_GROUPS, COUNTERS, EXCLUSIVE, GROUP, names_of};
+use crate::literal::{BYTE, literal};
 use crate::options::{self, Opt, Sets, Shape, State, option, options};
 use crate::periods::{self, COLLECTION_PERIOD};
-use crate::settings::{CUPTI, HIP_EVENT_TRACE, HIP_GRAPH_TRACE, Settings};
+use crate::settings::{CUPTI, HIP_EVENT_TRACE, HIP_GRAPH_TRACE, OUTPUT_PATH, Settings};
 use crate::words::{boolean_word, duration_word};
 
 /// Used when no format is asked for, as in AMD's tool.
@@ -299,8 +301,14 @@ pub(crate) fn trace_switches() -> impl Iterator<Item = (&'static Opt, &'static s
         })
 }
 
-/// Determines the settings. `cwd` is the attacher's working directory, absolute.
-pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolved, Refusal> {
+/// Determines the settings. `cwd` is the attacher's working directory, absolute. If it is not known,
+/// what is relative stays so, as `%cwd%`.
+pub fn resolve(
+    given: &Given,
+    inherited: &Settings,
+    cwd: Option<&Path>,
+) -> Result<Resolved, Refusal> {
+    let cwd = &cwd.map_or_else(|| "%cwd%".to_owned(), literal);
     let mut values = given.values.clone();
     let mut left_out = Vec::new();
     // In the order of the table: wide aggregates precede narrow ones.
@@ -328,11 +336,9 @@ pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolve
     if settings.text("ROCPROF_OUTPUT_FORMAT").is_none() {
         settings.set("ROCPROF_OUTPUT_FORMAT", DEFAULT_FORMAT);
     }
-    let path = settings
-        .text("ROCPROF_OUTPUT_PATH")
-        .unwrap_or(cwd)
-        .to_owned();
-    settings.set("ROCPROF_OUTPUT_PATH", absolute(&path, cwd));
+    let path = settings.text(OUTPUT_PATH).unwrap_or_default();
+    let path = absolute(path, cwd);
+    settings.set(OUTPUT_PATH, path);
     Ok(Resolved {
         settings,
         left_out,
@@ -439,10 +445,11 @@ fn apply(option: &Opt, value: &Value, settings: &mut Settings, cwd: &str) {
     }
 }
 
-/// Makes a path absolute. A path that begins with a key (`%cwd%`, `{cwd}`, `$env{HOME}`) is left to the code
+/// Makes a path absolute below `cwd`, a text without keys. A path that begins with a key (`%cwd%`, `{cwd}`, `$env{HOME}`) is left to the code
 /// that replaces keys: the result may be absolute.
 fn absolute(path: &str, cwd: &str) -> String {
-    if path.starts_with(['/', '%', '{', '$']) {
+    let is_key = path.starts_with(['/', '%', '{', '$']);
+    if is_key && !path.starts_with(&format!("%{BYTE}")) {
         return path.to_owned();
     }
     let path = path.strip_prefix("./").unwrap_or(path);

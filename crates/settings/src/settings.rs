@@ -4,6 +4,7 @@ use crate::counters::{DEVICE_COUNTERS, DEVICE_INTERVAL, EXCLUSIVE};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use crate::literal::template;
 use crate::options::ask;
 use crate::words::tool_boolean;
 use midair_domain::kind;
@@ -65,6 +66,8 @@ pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 /// Columns of the terminal on which a launched program's screen is shown at its end, or 0 without
 /// a terminal; followed by `u` if it shows more than ASCII.
 pub const SCREEN: &str = "MIDAIR_SCREEN";
+/// The directory of the results: a text with keys ([`crate::literal`]).
+pub const OUTPUT_PATH: &str = "ROCPROF_OUTPUT_PATH";
 /// Whether results get an unused name, instead of replacing those of an earlier recording (a
 /// switch).
 pub const KEEP_RESULTS: &str = "MIDAIR_KEEP_RESULTS";
@@ -167,7 +170,7 @@ impl Settings {
     }
 
     /// Takes the [`inheritable`] variables of an environment. A value that is not UTF-8 is refused, since it
-    /// would be damaged on the way.
+    /// would be damaged on the way, except the directory of the results.
     pub fn from_environment(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Settings, BadValue> {
@@ -176,6 +179,10 @@ impl Settings {
             let Some(name) = name.to_str().filter(|name| inheritable(name)) else {
                 continue;
             };
+            if name == OUTPUT_PATH {
+                settings.set(name, template(value.as_encoded_bytes()));
+                continue;
+            }
             let Some(text) = value.to_str() else {
                 return Err(BadValue::new(
                     name,
@@ -481,7 +488,9 @@ mod tests {
                 ("ROCPROF_KERNEL_TRACE", "1")
             ]
         );
-        let refused = environment(&[("ROCPROF_OUTPUT_PATH", b"/tmp/\xff")]).unwrap_err();
-        assert_eq!(refused.name, "ROCPROF_OUTPUT_PATH");
+        let refused = environment(&[("ROCPROF_OUTPUT_FORMAT", b"csv\xff")]).unwrap_err();
+        assert_eq!(refused.name, "ROCPROF_OUTPUT_FORMAT");
+        let directory = environment(&[(OUTPUT_PATH, b"/%pid%/\xff")]).unwrap();
+        assert_eq!(directory.text(OUTPUT_PATH), Some("/%pid%/%byte-ff%"));
     }
 }

@@ -251,6 +251,35 @@ fn two_copies_of_a_runtime() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_runtime_in_another_namespace_of_the_loader() -> Result<()> {
+    let kit = Kit::new()?;
+    let (preload, ballast) = ballast(&kit)?;
+    let mut program = Command::new("sh");
+    program.args(["-c", "echo ready && read line"]);
+    program.env(preload, ballast);
+    program.env("BALLAST_SPACE", kit.dir().join(RUNTIMES[0]));
+    program.env("LD_LIBRARY_PATH", kit.dir());
+    let mut program = Target::spawn(program)?;
+    program.expect("ready")?;
+    let pid = program.pid().to_string();
+    for words in [
+        &["attach", &pid, "--duration", "100ms"][..],
+        &["doctor", &pid],
+    ] {
+        let exit = run_staged("midair", words, PATIENCE)?;
+        assert_eq!(exit.status.code(), Some(25), "{exit}");
+        let said = [exit.stderr.join("\n"), exit.stdout.join("\n")].concat();
+        assert!(
+            said.contains("in another namespace of the loader (dlmopen)"),
+            "{exit}"
+        );
+    }
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    assert!(!maps.contains("memfd:midair"), "{maps}");
+    Ok(())
+}
+
 /// A program that is launched under the profiler cannot be examined before. Its second copy of HIP
 /// is noticed from inside, and neither copy is recorded. What goes through HSA is.
 #[test]

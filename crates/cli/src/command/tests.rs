@@ -129,7 +129,12 @@ fn the_documented_lines_parse() {
         given.get("output-format"),
         Some(&Value::Texts(vec!["csv".into(), "json".into()]))
     );
-    let resolved = resolve(&given, &Settings::new(), "/here").unwrap();
+    let resolved = resolve(
+        &given,
+        &Settings::new(),
+        Some(std::path::Path::new("/here")),
+    )
+    .unwrap();
     assert_eq!(
         resolved.settings.text("ROCPROF_OUTPUT_PATH"),
         Some("/here/out")
@@ -152,7 +157,12 @@ fn the_documented_lines_parse() {
         "TCC_HIT,TCC_MISS",
     ])
     .unwrap();
-    let resolved = resolve(&given, &Settings::new(), "/here").unwrap();
+    let resolved = resolve(
+        &given,
+        &Settings::new(),
+        Some(std::path::Path::new("/here")),
+    )
+    .unwrap();
     let groups = resolved.settings.counter_groups().unwrap();
     let names = |group: &Vec<midair_settings::AskedCounter>| {
         let names = group.iter().map(|counter| counter.name.clone());

@@ -177,7 +177,12 @@ const BY_KERNEL: i32 = 0x80;
 /// Blocks the signals that end a profile, and reports them as events.
 fn tell_signals(sender: &Sender<Event>) {
     let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    // A signal that is ignored at the start stays so.
+    let ends = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    for signal in ends
+        .into_iter()
+        .filter(|signal| !midair_secure::is_ignored(*signal as i32))
+    {
         signals.add(signal);
     }
     let Ok(descriptor) = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC) else {

@@ -3,6 +3,7 @@
 
 use crate::architecture::{Architecture, CHANNEL, Form};
 use crate::expression::Expression;
+use crate::frame::field;
 use crate::program::LEVEL_SUM;
 use crate::read::unusable;
 use crate::report::roofline;
@@ -11,20 +12,6 @@ use midair_counters::plan::Event;
 use midair_counters::{Definitions, group};
 use midair_failure::Failure;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The fields of a dispatch, for which no counter is needed.
-const FIELDS: [&str; 10] = [
-    "Dispatch_ID",
-    "GPU_ID",
-    "Grid_Size",
-    "Workgroup_Size",
-    "LDS_Per_Workgroup",
-    "Scratch_Per_Workitem",
-    "Arch_VGPR",
-    "Accum_VGPR",
-    "SGPR",
-    "Wave_Size",
-];
 
 /// What is counted, and in which groups.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +48,7 @@ fn counters_of(
                     }
                     None => name,
                 };
-                if !FIELDS.contains(&name.as_str()) && !name.ends_with("_Timestamp") {
+                if !field::OF_DISPATCH.contains(&name.as_str()) && !name.ends_with("_Timestamp") {
                     into.insert(name);
                 }
             }

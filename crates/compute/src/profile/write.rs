@@ -120,34 +120,21 @@ pub(super) fn dispatches(
     frame: &Frame,
     groups: &[Vec<String>],
 ) -> Result<(), Failure> {
-    const FIELDS: [&str; 10] = [
-        field::DISPATCH,
-        field::GPU,
-        field::GRID,
-        field::WORKGROUP,
-        field::LDS,
-        "Scratch_Per_Workitem",
-        "Arch_VGPR",
-        "Accum_VGPR",
-        "SGPR",
-        field::WAVE,
-    ];
-    const KERNEL: &str = "Kernel_ID";
     let wrong = |error: WriteError| files::failed(&error);
     let behind = [
         field::CORRELATION,
-        KERNEL,
+        field::KERNEL_ID,
         field::START,
         field::END,
         field::SHARED,
     ];
     let mut counters: Vec<&str> = frame
         .column_names()
-        .filter(|name| !FIELDS.contains(name) && !behind.contains(name))
+        .filter(|name| !field::OF_DISPATCH.contains(name) && !behind.contains(name))
         .collect();
     counters.sort_unstable();
-    let mut headings: Vec<&str> = FIELDS.to_vec();
-    headings.extend([field::KERNEL, field::CORRELATION, KERNEL]);
+    let mut headings: Vec<&str> = field::OF_DISPATCH.to_vec();
+    headings.extend([field::KERNEL, field::CORRELATION, field::KERNEL_ID]);
     headings.extend(&counters);
     headings.extend([field::START, field::END, field::GROUP, field::SHARED]);
     let headings: Vec<String> = headings.into_iter().map(str::to_owned).collect();
@@ -166,8 +153,8 @@ pub(super) fn dispatches(
     let all = |names: &[&str]| -> Vec<Option<&Column>> {
         names.iter().map(|name| frame.named(name)).collect()
     };
-    let (columns, counts) = (all(&FIELDS), all(&counters));
-    let calls = all(&[field::CORRELATION, KERNEL]);
+    let (columns, counts) = (all(&field::OF_DISPATCH), all(&counters));
+    let calls = all(&[field::CORRELATION, field::KERNEL_ID]);
     let groups: Vec<Vec<&Column>> = groups
         .iter()
         .map(|group| group.iter().filter_map(|name| frame.named(name)).collect())

@@ -16,17 +16,7 @@ const NAME: &str = "Counter_Name";
 const VALUE: &str = "Counter_Value";
 
 /// The columns that are numbers of the dispatch, and that metrics use.
-const FIELDS: [&str; 9] = [
-    field::GRID,
-    field::WORKGROUP,
-    field::LDS,
-    "Scratch_Per_Workitem",
-    "Arch_VGPR",
-    "Accum_VGPR",
-    "SGPR",
-    field::WAVE,
-    "Kernel_ID",
-];
+const FIELDS: [&str; 9] = field::around_sizes(&[], &[field::WAVE, field::KERNEL_ID]);
 
 /// Whether a file has a line for each counter. One of the two columns alone is refused.
 ///

@@ -18,16 +18,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// The fields of a dispatch that are numbers.
-const FIELDS: [&str; 8] = [
-    field::GRID,
-    field::WORKGROUP,
-    field::LDS,
-    "Scratch_Per_Workitem",
-    "Arch_VGPR",
-    "Accum_VGPR",
-    "SGPR",
-    "Kernel_ID",
-];
+const FIELDS: [&str; 8] = field::around_sizes(&[], &[field::KERNEL_ID]);
 
 /// What was read so far.
 #[derive(Default)]

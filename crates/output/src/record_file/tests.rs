@@ -57,6 +57,18 @@ fn more_than_a_block_comes_back_in_order_and_twice() {
     for _ in 0..2 {
         assert_eq!(ids(&file), (0..many).collect::<Vec<_>>());
     }
+    // The same one by one.
+    let mut cursor = file.cursor();
+    let mut id = |record: &Record<'_>| match record {
+        Record::Kernel(kernel, _) => Some(kernel.dispatch_id),
+        _ => None,
+    };
+    for wanted in 0..many {
+        assert_eq!(cursor.next(|_| true, &mut id).unwrap(), Some(wanted));
+    }
+    assert_eq!(cursor.next(|_| true, &mut id).unwrap(), None);
+    let all = file.cursor().next(|k| k == kind::MEMORY_COPY, &mut id);
+    assert_eq!(all.unwrap(), None);
 }
 
 #[test]

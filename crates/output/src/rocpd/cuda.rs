@@ -136,6 +136,7 @@ impl Rows<'_, '_> {
             ancestor: wait.correlation,
             tid: wait.tid,
             extdata: Cow::Owned(object.finish(&wait.header, unfinished(wait.start, wait.end))),
+            name: None,
         })?;
         Ok(())
     }
@@ -158,6 +159,7 @@ impl Rows<'_, '_> {
             ancestor: 0,
             tid: 0,
             extdata: Cow::Owned(object.finish(&moved.header, unfinished(moved.start, moved.end))),
+            name: None,
         })?;
         Ok(())
     }

@@ -39,6 +39,8 @@ pub(super) struct Call<'a> {
     pub(super) tid: u32,
     /// The JSON for the event.
     pub(super) extdata: Cow<'a, str>,
+    /// The region's name, if that is not the operation.
+    pub(super) name: Option<&'a str>,
 }
 
 /// The parameters of a function, and their types in the form that people write.
@@ -165,7 +167,10 @@ impl<'c, 'j> Rows<'c, 'j> {
             self.long.sample(id, track, call.start, event, &extdata)?;
             return Ok(event);
         }
-        let name = self.operation(header)?;
+        let name = match call.name {
+            Some(name) => self.strings.id(name)?,
+            None => self.operation(header)?,
+        };
         let times = [whole(call.start), whole(call.end)];
         let extdata = remarks(header.flags, None);
         self.long.region(id, tid, times, name, event, &extdata)?;
@@ -216,6 +221,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             ancestor: api.ancestor,
             tid: api.tid,
             extdata,
+            name: None,
         })?;
         if !sets::HIP_CALLS.contains(header.kind) {
             return Ok(());
@@ -277,18 +283,23 @@ impl<'c, 'j> Rows<'c, 'j> {
             ancestor: 0,
             tid: event.pid,
             extdata: Cow::Owned(extdata.to_string()),
+            name: None,
         })?;
         Ok(())
     }
 
     fn marker(&mut self, marker: &Marker, message: &[u8]) -> Step<()> {
         let header = &marker.header;
-        let extdata = if has_message(header.kind, header.operation) || !message.is_empty() {
-            let message = limits::text(message);
-            Cow::Owned(serde_json::json!({ "message": text(&message) }).to_string())
+        let message = limits::text(message);
+        let message = text(&message);
+        let has_message = has_message(header.kind, header.operation);
+        let extdata = if has_message || !message.is_empty() {
+            Cow::Owned(serde_json::json!({ "message": message }).to_string())
         } else {
             Cow::Borrowed("{}")
         };
+        // AMD's files since August 2026 (rocm-systems #10076).
+        let name = (has_message && !message.is_empty()).then_some(&*message);
         self.call(&Call {
             header: marker.header,
             start: marker.start,
@@ -297,6 +308,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             ancestor: marker.ancestor,
             tid: marker.tid,
             extdata,
+            name,
         })?;
         Ok(())
     }

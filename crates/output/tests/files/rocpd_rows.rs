@@ -312,7 +312,7 @@ fn rows_say_what_happened() {
     assert_eq!(answer(2).len(), 4);
     assert_eq!(
         *region(2),
-        json!({"id": 5, "category": "MARKER_CORE_RANGE_API", "name": name(kind::MARKER_CORE_RANGE_API, 1), "tid": 7,
+        json!({"id": 5, "category": "MARKER_CORE_RANGE_API", "name": "a range", "tid": 7,
             "start": 2000, "end": 2500, "stack_id": 5, "parent_stack_id": 1, "extdata": "{\"message\":\"a range\"}"})
     );
     assert_eq!(region(3)["name"], name(kind::MARKER_CONTROL_API, 0));
@@ -427,7 +427,7 @@ fn texts_of_any_bytes_survive_or_are_made_valid() {
     let file = reader(
         &directory.path().join("r_results.db"),
         &[
-            "SELECT json_extract(extdata, '$.message') AS message FROM regions",
+            "SELECT name, json_extract(extdata, '$.message') AS message FROM regions",
             "SELECT name, code_object_id FROM kernels",
             "SELECT uri FROM code_objects",
             "SELECT command FROM processes",
@@ -437,7 +437,8 @@ fn texts_of_any_bytes_survive_or_are_made_valid() {
     );
     let answer = |n: usize| &file["answers"][n];
     let clean = "k\u{fffd}'); DROP TABLE rocpd_string; --\"\n\u{fffd}z";
-    assert_eq!(*answer(0), json!([{"message": format!("{clean}.kd")}]));
+    let message = format!("{clean}.kd");
+    assert_eq!(*answer(0), json!([{"name": message, "message": message}]));
     assert_eq!(*answer(1), json!([{"name": clean, "code_object_id": 77}]));
     assert_eq!(*answer(2), json!([{"uri": format!("{clean}.kd")}]));
     assert_eq!(

@@ -296,6 +296,18 @@ fn rocprof_attach_detaches_however_it_is_ended() {
             "{how}: {printed}"
         );
     }
+    // nohup in a script: hangups are ignored, and the input is at its end.
+    let plain = stage.rocprof_attach(&words);
+    let mut nohup = stage.command("sh");
+    nohup.args(["-c", "trap '' HUP && exec \"$@\"", "sh"]);
+    nohup.arg(plain.get_program()).args(plain.get_args());
+    nohup.stdin(Stdio::null());
+    let out = run_and(nohup, waiting, |child| {
+        signal(child, "HUP");
+        signal(child, "TERM");
+    });
+    let printed = text(&out.stdout);
+    assert!(printed.contains("Caught signal SIGTERM"), "{printed}");
     // The input is at its end from the start, and the target ends.
     let out = stage.rocprof_attach(&words).output().unwrap();
     assert_eq!(out.status.code(), Some(0));
@@ -309,7 +321,7 @@ fn rocprof_attach_detaches_however_it_is_ended() {
                 .filter(|l| l.starts_with("rocattach_detach"))
                 .count()
         ),
-        (14, 7)
+        (16, 8)
     );
 }
 

@@ -102,7 +102,8 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
 /// Reports where results would be written.
 pub(super) fn results(request: &Request, (pid, tid): (Pid, Tid), lines: &mut Lines) {
     const NAME: &str = "results";
-    match results_fit(request, &crate::identity::read(pid, tid)) {
+    let identity = crate::identity::read(pid, tid);
+    match results_fit(request, &identity) {
         Ok(directory) => {
             let free =
                 nix::sys::statvfs::statvfs(nearest(&directory)).map_or(String::new(), |fs| {
@@ -113,6 +114,10 @@ pub(super) fn results(request: &Request, (pid, tid): (Pid, Tid), lines: &mut Lin
                 NAME,
                 format!("would be written to {}{free}", directory.display()),
             );
+        }
+        // An attach may name another one.
+        Err(failure) if identity.keys.cwd.is_none() && failure.kind == Kind::Output => {
+            lines.note(NAME, format!("{}: {}", failure.what, failure.hint));
         }
         Err(failure) => lines.fail(NAME, failure),
     }

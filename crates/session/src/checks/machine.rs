@@ -193,10 +193,9 @@ fn nvidia(lines: &mut Lines) {
 fn directory(lines: &mut Lines) {
     const NAME: &str = "results";
     let Ok(here) = std::env::current_dir() else {
-        let failure = Failure::new(Kind::Output, "the working directory is gone");
-        return lines.fail(
+        return lines.note(
             NAME,
-            failure.hint("change to another directory, or name one: -d DIR"),
+            "the current directory is gone: change to another one, or name one: -d /DIR",
         );
     };
     let free = nix::sys::statvfs::statvfs(&here).map(|fs| {

@@ -2,7 +2,7 @@
 
 use super::Lines;
 use crate::explain::{self, itself, not_gpu};
-use crate::runtime::{Platform, Runtimes, refuse_two_copies};
+use crate::runtime::{Platform, Runtimes, refuse_other_namespace, refuse_two_copies};
 use midair_failure::Failure;
 use midair_inject::{Refusal, own_filter, thread_manager};
 use midair_procinfo::elf::ElfFile;
@@ -235,6 +235,8 @@ pub(super) fn runtimes(pid: Pid, modules: &Modules, copies: &[String], lines: &m
                 Platform::Amd => refuse_two_copies(pid, modules).map(|()| files(&runtimes.amd)),
                 Platform::Cuda => Ok(files(&runtimes.cuda)),
             };
+            let recorded = recorded
+                .and_then(|files| refuse_other_namespace(pid, modules, platform).map(|()| files));
             match recorded {
                 Ok(found) => lines.pass(NAME, found),
                 Err(failure) => lines.fail(NAME, failure),

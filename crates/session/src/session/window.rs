@@ -8,7 +8,7 @@ use midair_output::Window;
 use midair_output::table::Style;
 use midair_record::spool::DROP_SLOTS;
 use midair_results::{Cost, Finished, Identity, Written};
-use midair_settings::Settings;
+use midair_settings::{OUTPUT_PATH, Settings};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,7 +32,7 @@ impl Parts {
         let write = move || {
             let records = window.between(from, to).map_err(cannot)?;
             let directory = midair_results::window_directory(&self.settings, &self.identity)?;
-            self.settings.set("ROCPROF_OUTPUT_PATH", directory);
+            self.settings.set(OUTPUT_PATH, directory);
             let finished = Finished {
                 identity: self.identity,
                 settings: self.settings,

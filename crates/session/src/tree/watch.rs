@@ -43,7 +43,7 @@ impl Selection {
         let wanted = regex_lite::Regex::new(expression).map_err(|why| {
             Failure::new(
                 Kind::Usage,
-                format!("'{expression}' is no regular expression: {why}"),
+                format!("cannot read '{expression}' as a regular expression: {why}"),
             )
         })?;
         Ok(Selection::Named(wanted))

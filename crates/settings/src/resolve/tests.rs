@@ -18,7 +18,7 @@ fn settle(line: &[(&str, &[&str])], inherited: &[(&str, &str)]) -> Resolved {
     resolve(
         &give(line).unwrap(),
         &Settings::from_iter(inherited.iter().copied()),
-        "/work/here",
+        Some(Path::new("/work/here")),
     )
     .unwrap()
 }
@@ -297,6 +297,37 @@ fn output_directory_is_relative_to_the_attacher() {
         path(&[], &[("ROCPROF_OUTPUT_PATH", "rel")]),
         "/work/here/rel"
     );
+    let byte = "%byte-e9%/%pid%";
+    assert_eq!(
+        path(&[("output-directory", &[byte])], &[]),
+        format!("/work/here/{byte}")
+    );
+}
+
+/// The name of a directory has no keys, and a directory that is gone matters only to what is
+/// relative.
+#[test]
+fn the_current_directory_is_taken_literally_and_only_if_needed() {
+    let path = |directory: Option<&str>, cwd: Option<&Path>| {
+        let line: Vec<(&str, &[&str])> = Vec::new();
+        let mut given = give(&line).unwrap();
+        if let Some(directory) = directory {
+            let option = option("output-directory").unwrap();
+            given.give(option, &[directory.to_owned()]).unwrap();
+        }
+        let settings = resolve(&given, &Settings::new(), cwd).unwrap().settings;
+        settings.text(OUTPUT_PATH).unwrap().to_owned()
+    };
+    let odd = Some(Path::new("/50%pid%"));
+    assert_eq!(path(None, odd), "/50%byte-25%pid%byte-25%");
+    assert_eq!(path(Some("%pid%"), odd), "%pid%");
+    assert_eq!(
+        path(Some("out-%pid%"), odd),
+        "/50%byte-25%pid%byte-25%/out-%pid%"
+    );
+    assert_eq!(path(Some("/abs"), None), "/abs");
+    assert_eq!(path(Some("out"), None), "%cwd%/out");
+    assert_eq!(path(None, None), "%cwd%");
 }
 
 #[test]
@@ -361,7 +392,7 @@ fn output_format_is_honoured_exactly() {
         Err(Refusal::Usage(_))
     ));
     let inherited = Settings::from_iter([("ROCPROF_OUTPUT_FORMAT", "csv,xml")]);
-    let refused = resolve(&Given::new(), &inherited, "/").unwrap_err();
+    let refused = resolve(&Given::new(), &inherited, None).unwrap_err();
     assert!(matches!(refused, Refusal::Usage(_)), "{refused:?}");
     assert_eq!(formats(&[("output-format", &["otf2"])], &[]), "otf2");
 }
@@ -562,7 +593,7 @@ fn counters_given_replace_inherited_ones() {
     assert!(matches!(give(&[("pmc", &["..."])]), Err(Refusal::Usage(_))));
     let wrong = Settings::from_iter([("ROCPROF_COUNTERS", "SQ_WAVES")]);
     assert!(matches!(
-        resolve(&Given::new(), &wrong, "/"),
+        resolve(&Given::new(), &wrong, None),
         Err(Refusal::Usage(_))
     ));
 }
@@ -640,7 +671,7 @@ fn cupti_is_named_by_an_absolute_path() {
     );
     for relative in ["libcupti.so", "./x", "~/x"] {
         let given = give(&[("cupti", &[relative])]).unwrap();
-        let refused = resolve(&given, &Settings::new(), "/here").unwrap_err();
+        let refused = resolve(&given, &Settings::new(), None).unwrap_err();
         assert!(matches!(refused, Refusal::Usage(_)), "{relative}");
     }
 }
@@ -673,7 +704,7 @@ fn numbers_are_taken_up_to_their_limits_and_in_their_units() {
     let set = |option: &str, number: u64, variable: &str| {
         let number = number.to_string();
         let given = give(&[(option, &[number.as_str()])])?;
-        let resolved = resolve(&given, &Settings::new(), "/work/here")?;
+        let resolved = resolve(&given, &Settings::new(), Some(Path::new("/work/here")))?;
         Ok::<_, Refusal>(resolved.settings.get(variable).map(str::to_owned))
     };
     let bytes = |number| set("max-size", number, "MIDAIR_MAX_BYTES");
@@ -737,7 +768,7 @@ fn all_calls_of_cuda_are_a_word_of_its_switches() {
         let mut given = Given::new();
         let words: Vec<String> = word.map(str::to_owned).into_iter().collect();
         given.give(option("cuda-trace").unwrap(), &words).unwrap();
-        resolve(&given, &Settings::new(), "/x").unwrap().settings
+        resolve(&given, &Settings::new(), None).unwrap().settings
     };
     let some = settings(None);
     assert!(some.is_on(crate::CUDA_RUNTIME_API_TRACE));

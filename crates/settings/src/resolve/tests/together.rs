@@ -5,7 +5,11 @@ use super::*;
 /// The line is settled with what is inherited, and this is what is said against it.
 fn said_against(line: &[(&str, &[&str])], inherited: &[(&str, &str)]) -> Option<String> {
     let inherited = Settings::from_iter(inherited.iter().copied());
-    match resolve(&give(line).unwrap(), &inherited, "/work/here") {
+    match resolve(
+        &give(line).unwrap(),
+        &inherited,
+        Some(Path::new("/work/here")),
+    ) {
         Ok(_) => None,
         Err(Refusal::Usage(said)) => Some(said),
         Err(other) => panic!("{other:?}"),
