@@ -6,7 +6,7 @@
 use crate::index::Index;
 use crate::kernel_name::{Namer, formatted};
 use crate::limits;
-use crate::model::KernelNames;
+use crate::options::KernelNames;
 use midair_failure::plain;
 use midair_record::event::Kernel;
 use regex_lite::Regex;

@@ -8,7 +8,8 @@
 //! The headings are those of AMD's `pmc_perf.csv`, and `Dispatches` (decision FMT-050).
 
 use crate::api::Names;
-use crate::counters::{Reader, values};
+use crate::counters::reader::Reader;
+use crate::counters::values;
 use crate::index::untimed;
 use crate::job::Job;
 use crate::model::{Plan, Trace};

@@ -149,8 +149,13 @@ fn wanted<'j>(job: &Job<'j>, node: u32, group: u32, name: &str) -> Option<&'j Wa
     group.group.counters.iter().find(|c| c.name == name)
 }
 
+/// Returns lines on what the values of counters show besides themselves. They are found once.
+pub(crate) fn of<'j>(job: &'j Job<'_>) -> &'j [String] {
+    job.findings.get_or_init(|| notes(job))
+}
+
 /// Returns lines for the notes.
-pub(crate) fn notes(job: &Job<'_>) -> Vec<String> {
+fn notes(job: &Job<'_>) -> Vec<String> {
     let is_there = job.index.count_of(kind::COUNTER_COLLECTION) > 0;
     if !is_there || job.trace.counters.interval != 0 {
         return Vec::new();

@@ -5,7 +5,8 @@ use crate::api::Names;
 use crate::counter_findings;
 use crate::counter_report::CounterReport;
 use crate::counters::batch::Batch;
-use crate::counters::{Counts, Reader, Verdict, values};
+use crate::counters::reader::Reader;
+use crate::counters::{Counts, Verdict, values};
 use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::record_file::WalkError;
@@ -216,7 +217,7 @@ fn sort_of<'b>(
     }
     let counted = batches.entry(batch.sort).or_default();
     if is_new {
-        counted.batch = (batch.kernels(job), batch.count);
+        counted.batch = (batch.kernels(|id| job.kernel_name_by_id(id)), batch.count);
     }
     Some(counted)
 }

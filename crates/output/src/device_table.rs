@@ -1,7 +1,8 @@
 //! The table of whole devices' counters at the end of `midair attach`: rates per second, or values
 //! for ratios, each on average and in the readings with the least and the most.
 
-use crate::counters::{Reader, Reading, values};
+use crate::counters::reader::Reader;
+use crate::counters::{Reading, values};
 use crate::job::Job;
 use crate::record_file::WalkError;
 use crate::table::{Style, fit};

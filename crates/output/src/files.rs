@@ -12,6 +12,7 @@
 
 mod archive;
 mod directory;
+mod error;
 mod one_file;
 mod own_name;
 mod pending;
@@ -22,6 +23,7 @@ pub(crate) use own_name::Suffixes;
 
 use crate::names::LONGEST_SUFFIX;
 pub use directory::Directory;
+pub use error::WriteError;
 pub use one_file::OneFile;
 use own_name::Claim;
 use pending::{Entry, Pending};
@@ -34,42 +36,6 @@ use temporary::Temporaries;
 
 /// The most names that are claimed for one result. Each that fails is held by another session.
 const MOST_CLAIMS: u32 = 4096;
-
-/// What could not be written, and why.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// A directory could not be made, or nothing could be made in it.
-    #[error("cannot write to the directory {}: {source}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file could not be made, written, or given its name.
-    #[error("cannot write {}: {source}", path.display())]
-    File {
-        /// Its final name.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Our own store of records could not be read.
-    #[error("cannot read the records collected: {0}")]
-    Records(io::Error),
-}
-
-impl WriteError {
-    /// Whether a name was taken that nothing had a moment ago.
-    pub(crate) fn is_taken(&self) -> bool {
-        match self {
-            WriteError::Directory { source, .. } | WriteError::File { source, .. } => {
-                source.kind() == io::ErrorKind::AlreadyExists
-            }
-            WriteError::Records(_) => false,
-        }
-    }
-}
 
 /// Returns a path that fits on a line.
 fn shortened(path: &Path) -> PathBuf {
@@ -344,6 +310,12 @@ impl Folder {
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
         let entry = Entry::new(&self.directory, format!("{}{suffix}", self.stem));
         OutputFile::begin(entry, self.named_later, &self.temporaries)
+    }
+
+    /// Begins the directory `PREFIX_suffix`.
+    pub(crate) fn archive(&self, suffix: &str) -> Result<NewArchive, WriteError> {
+        let entry = Entry::new(&self.directory, format!("{}{suffix}", self.stem));
+        NewArchive::begin(entry, &self.temporaries)
     }
 
     /// Returns the same place in another directory, which is made if it does not exist.

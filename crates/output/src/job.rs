@@ -2,24 +2,21 @@
 //! wants.
 
 use crate::api::Names;
-use crate::counter_findings;
 use crate::counters::Counting;
 use crate::cuda::devices::{self, Agents};
 use crate::events::Events;
 use crate::graphs::Graphs;
 use crate::index::Index;
-use crate::kernel_name::Namer;
+use crate::kernel_name::{Namer, UNSEEN_KERNEL};
 use crate::limits;
-use crate::model::{AgentIndex, KernelNames, Plan, Trace};
+use crate::model::{Plan, Trace};
+use crate::options::{AgentIndex, KernelNames};
 use crate::renamed::Renamed;
 use midair_agents::Agent;
 use midair_record::event::Kernel;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
-
-/// The name that stands for all kernels whose symbols were never seen, where they are summed up.
-pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
 
 /// The parts of an agent's name.
 pub(crate) struct AgentName {
@@ -85,8 +82,9 @@ pub(crate) struct Job<'a> {
     kernels: KernelLabels<'a>,
     /// The counters, and which windows have values for them.
     pub(crate) counting: Counting,
-    /// What the values of counters show, in words. Several formats ask for it.
-    findings: OnceLock<Vec<String>>,
+    /// What the values of counters show, in words ([`counter_findings::of`](crate::counter_findings::of)).
+    /// Several formats ask for it.
+    pub(crate) findings: OnceLock<Vec<String>>,
     /// The ranges after which kernels are named, where the user asked for that.
     pub(crate) renamed: Option<Renamed>,
     /// Launches of HIP's graphs, and their kernels.
@@ -118,11 +116,6 @@ impl<'a> Job<'a> {
             kernels,
             findings: OnceLock::new(),
         }
-    }
-
-    /// Returns lines on what the values of counters show besides themselves.
-    pub(crate) fn findings(&self) -> &[String] {
-        self.findings.get_or_init(|| counter_findings::notes(self))
     }
 
     /// Returns all agents.

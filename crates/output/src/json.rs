@@ -19,7 +19,10 @@ mod emit;
 mod events;
 mod graphs;
 mod memory;
+mod metadata;
+mod parts;
 pub(crate) mod pieces;
+mod size;
 mod spill;
 mod summary;
 mod symbols;
@@ -30,36 +33,18 @@ use crate::cuda::copy_direction;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
 use crate::limits;
-use crate::model::{Console, Format, SummaryTo};
 use crate::progress::{self, Walked};
 use crate::record_file::WalkError;
 use crate::sink::{Opened, Sink, Writer};
 use calls::Calls;
-use emit::Emit;
+use emit::{Emit, follows};
 use midair_domain::{KindSet, sets};
 use midair_record::event::{Copy, CudaLaunch, CudaTransfer, Kernel, Marker, Record, kind};
+use parts::{correlation, dispatch_correlation, dispatch_info, times};
 use spill::{List, Spill};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
-
-/// The sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the
-/// golden json for those of the tool).
-mod size {
-    pub(super) const HIP_API: u64 = 176;
-    pub(super) const HSA_API: u64 = 64;
-    pub(super) const ROCDECODE_API: u64 = 112;
-    pub(super) const OPENMP: u64 = 104;
-    pub(super) const MEMORY_COPY: u64 = 96;
-    pub(super) const KERNEL_DISPATCH: u64 = 184;
-    pub(super) const DISPATCH_INFO: u64 = 72;
-    pub(super) const DISPATCH_COUNTING: u64 = 168;
-    pub(super) const MARKER_API: u64 = 64;
-    pub(super) const MEMORY_ALLOCATION: u64 = 88;
-    pub(super) const SCRATCH_MEMORY: u64 = 96;
-    pub(super) const HIP_GRAPH: u64 = 96;
-    pub(super) const HIP_EVENT: u64 = 88;
-}
 
 /// The writer.
 struct Json {
@@ -217,7 +202,7 @@ fn session<W: io::Write>(
     (counted, batches, read): (List<'_>, List<'_>, List<'_>),
 ) -> Result<(), WalkError<io::Error>> {
     out.open_object()?;
-    metadata(out, job)?;
+    metadata::write(out, job)?;
     agents::write(out, job.agents())?;
     counters::list(out, job)?;
     strings(out, job, messages)?;
@@ -275,100 +260,6 @@ fn empty_arrays<W: io::Write>(out: &mut Emit<W>, keys: &[&'static str]) -> io::R
         out.close_array()?;
     }
     Ok(())
-}
-
-fn metadata<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
-    let process = &job.trace.process;
-    let node = &process.node;
-    out.key("metadata")?;
-    out.open_object()?;
-    out.key("node")?;
-    out.open_object()?;
-    out.number("id", node.id())?;
-    out.number("hash", node.hash())?;
-    out.text("machine_id", &node.machine_id)?;
-    out.text("system_name", &node.system_name)?;
-    out.text("hostname", &node.hostname)?;
-    out.text("release", &node.release)?;
-    out.text("version", &node.version)?;
-    out.text("hardware_name", &node.hardware_name)?;
-    out.text("domain_name", &node.domain_name)?;
-    out.close_object()?;
-    out.number("pid", process.pid)?;
-    out.number("init_time", process.init_time)?;
-    out.number("fini_time", process.fini_time)?;
-    out.texts("command", &process.command)?;
-    config(out, job)?;
-    midair(out, job)?;
-    out.close_object()
-}
-
-/// Writes the settings. AMD's tool writes all of its own here; those without a meaning in ours have
-/// AMD's defaults.
-fn config<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
-    let plan = job.plan;
-    let directory = plan.directory.to_string_lossy();
-    let asks_for = |format: Format| plan.formats.contains(&format);
-    out.key("config")?;
-    out.open_object()?;
-    out.text("output_path", &directory)?;
-    out.text("output_file", &plan.prefix)?;
-    out.text("tmp_directory", &directory)?;
-    out.text("raw_output_path", &plan.raw_directory)?;
-    out.text("raw_output_file", &plan.raw_prefix)?;
-    out.text("raw_tmp_directory", &plan.raw_directory)?;
-    let buffers = &plan.perfetto;
-    out.number("perfetto_shmem_size_hint", buffers.shmem_size_hint)?;
-    out.number("perfetto_buffer_size", buffers.buffer_size)?;
-    out.text("perfetto_buffer_fill_policy", &buffers.fill_policy)?;
-    out.text("perfetto_backend", "inprocess")?;
-    out.boolean("summary", plan.summary)?;
-    out.boolean("summary_per_domain", plan.summary_per_domain)?;
-    out.texts("summary_groups", &plan.summary_groups)?;
-    out.text("summary_unit", plan.summary_unit.text())?;
-    let summary_file = match &plan.summary_to {
-        SummaryTo::Console(Console::Stdout) => "stdout",
-        SummaryTo::Console(Console::Stderr) => "stderr",
-        SummaryTo::File(name) => name,
-    };
-    out.text("summary_file", summary_file)?;
-    out.boolean("csv_output", asks_for(Format::Csv))?;
-    out.boolean("json_output", asks_for(Format::Json))?;
-    out.boolean("pftrace_output", asks_for(Format::Pftrace))?;
-    out.boolean("otf2_output", asks_for(Format::Otf2))?;
-    out.boolean("summary_output", plan.has_summary())?;
-    out.boolean("rocpd_output", asks_for(Format::Rocpd))?;
-    out.boolean("kernel_rename", plan.rename_kernels)?;
-    out.boolean("group_by_queue", plan.group_by_queue)?;
-    out.close_object()
-}
-
-/// Writes what a reader has to know to trust the rest: what is missing, and why.
-fn midair<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
-    let index = job.index;
-    out.key("midair")?;
-    out.open_object()?;
-    out.text("outcome", &job.trace.outcome.text)?;
-    out.key("lost")?;
-    out.open_object()?;
-    for (what, count) in &job.trace.lost {
-        out.any_key(what)?;
-        out.value(*count)?;
-    }
-    out.close_object()?;
-    out.key("untimed")?;
-    out.open_object()?;
-    for (reason, count) in &index.untimed {
-        out.number(reason, *count)?;
-    }
-    out.close_object()?;
-    out.number("open_at_detach", index.open_at_detach)?;
-    out.number("without_traced_caller", index.orphans)?;
-    out.number("malformed_bytes", job.trace.records.malformed_bytes())?;
-    out.texts("notes", &job.notes())?;
-    counters::windows(out, job)?;
-    memory::runtimes(out, job)?;
-    out.close_object()
 }
 
 fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -> io::Result<()> {
@@ -458,16 +349,6 @@ fn element<W: io::Write>(
     }
 }
 
-/// Makes `,"key":` and what follows it, as one piece.
-macro_rules! follows {
-    ($key:literal) => {
-        concat!(",\"", $key, "\":")
-    };
-    ($key:literal, $rest:literal) => {
-        concat!(",\"", $key, "\":", $rest)
-    };
-}
-
 /// Writes the messages to which external ids refer: the ranges after which kernels are named.
 fn external<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.key("external")?;
@@ -479,38 +360,6 @@ fn external<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
         out.close_object()?;
     }
     out.close_array()
-}
-
-/// Writes the ids of a dispatch. The external one is that of the range after which it is named.
-fn dispatch_correlation<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, kernel: &Kernel) {
-    let range = job.renamed.as_ref().and_then(|all| all.of(kernel));
-    ids(
-        out,
-        kernel.correlation,
-        range.map_or(0, |(number, _)| number),
-        None,
-    );
-}
-
-/// Writes `internal` and `external`, which work on a device has. The external id belongs to tools
-/// that push one.
-fn correlation<W: io::Write>(out: &mut Emit<W>, internal: u64, ancestor: Option<u64>) {
-    ids(out, internal, 0, ancestor);
-}
-
-fn ids<W: io::Write>(out: &mut Emit<W>, internal: u64, external: u64, ancestor: Option<u64>) {
-    out.next_open(follows!("correlation_id", "{"));
-    out.next(follows!("internal"), internal);
-    out.next(follows!("external"), external);
-    if let Some(ancestor) = ancestor {
-        out.next(follows!("ancestor"), ancestor);
-    }
-    out.next_close(b'}');
-}
-
-fn times<W: io::Write>(out: &mut Emit<W>, start: u64, end: u64) {
-    out.next(follows!("start_timestamp"), start);
-    out.next(follows!("end_timestamp"), end);
 }
 
 fn kernel<W: io::Write>(
@@ -539,33 +388,6 @@ fn kernel<W: io::Write>(
         out.next(follows!("graph_node_id"), 0);
     }
     out.close_object()
-}
-
-fn dispatch_info<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Kernel) {
-    let extents = |out: &mut Emit<W>, [x, y, z]: [u32; 3]| {
-        out.next(follows!("x"), x.into());
-        out.next(follows!("y"), y.into());
-        out.next(follows!("z"), z.into());
-        out.next_close(b'}');
-    };
-    out.next_open(follows!("dispatch_info", "{"));
-    out.next(follows!("size"), size::DISPATCH_INFO);
-    let agent = job.handle(record.node);
-    out.next_handle(follows!("agent_id", "{\"handle\":"), agent);
-    let queue = u64::from(record.queue_id);
-    out.next_handle(follows!("queue_id", "{\"handle\":"), queue);
-    out.next(follows!("kernel_id"), record.kernel_id);
-    out.next(follows!("dispatch_id"), record.dispatch_id);
-    out.next(
-        follows!("private_segment_size"),
-        record.private_segment.into(),
-    );
-    out.next(follows!("group_segment_size"), record.group_segment.into());
-    out.next_open(follows!("workgroup_size", "{"));
-    extents(out, record.workgroup);
-    out.next_open(follows!("grid_size", "{"));
-    extents(out, record.grid);
-    out.next_close(b'}');
 }
 
 fn copy<W: io::Write>(

@@ -1,8 +1,11 @@
 //! Names of kernels: from the code object's symbol to the form that people read.
 
 use crate::limits::{self, Budget};
-use crate::model::KernelNames;
+use crate::options::KernelNames;
 use midair_demangle::{demangle, demangle_by, truncate};
+
+/// The name that stands for all kernels whose symbols were never seen, where they are summed up.
+pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
 
 /// The three spellings that json has besides the symbol itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod agent_numbers;
 mod amd;
 mod apart;
 mod api;
@@ -46,9 +47,11 @@ mod limits;
 mod model;
 pub mod names;
 mod notes;
+mod options;
 mod otf2;
 mod parquet;
 mod pftrace;
+mod process;
 mod progress;
 mod record_file;
 mod renamed;
@@ -74,10 +77,9 @@ pub use files::WriteError;
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
 pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};
 pub use midair_demangle::{demangle as demangled, shortened as short_names};
-pub use model::{
-    AgentIndex, Attach, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Place, Plan,
-    Process, SummaryTo, Trace, Unit,
-};
+pub use model::{Attach, Plan, Trace};
+pub use options::{AgentIndex, Console, Format, KernelNames, PerfettoBuffers, SummaryTo, Unit};
+pub use process::{Node, Outcome, Place, Process};
 pub use progress::written;
 pub use record_file::{
     Cursor, NoRoom, Observed, Observer, RecordFile, RecordWriter, Times, WalkError,

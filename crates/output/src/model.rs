@@ -1,102 +1,26 @@
-//! The input of the writers.
+//! The input of the writers: a session, and the plan of what to write.
 
 use crate::choice::KernelFilter;
 use crate::gpu::GpuSamples;
+use crate::options::{AgentIndex, Format, KernelNames, PerfettoBuffers, SummaryTo, Unit};
+use crate::process::{Outcome, Process};
 use crate::record_file::RecordFile;
-use crate::screen::Cost;
 use midair_agents::Agent;
 use midair_counters::CounterPlan;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
-/// The machine, as uname(2) and /etc/machine-id have it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Node {
-    /// Text of /etc/machine-id.
-    pub machine_id: String,
-    /// uname's sysname ("Linux").
-    pub system_name: String,
-    /// uname's nodename.
-    pub hostname: String,
-    /// uname's release.
-    pub release: String,
-    /// uname's version.
-    pub version: String,
-    /// uname's machine ("x86_64").
-    pub hardware_name: String,
-    /// uname's domainname ("(none)" where unset).
-    pub domain_name: String,
-}
-
-impl Node {
-    /// Returns a number for the machine. AMD hashes the machine id with its C++ library's hash.
-    /// Ours is FNV-1a, since the number only has to be stable and different between machines.
-    pub fn hash(&self) -> u64 {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        for byte in self.machine_id.bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        hash % (i64::MAX as u64)
-    }
-
-    /// Returns the hash as a 32-bit id.
-    pub fn id(&self) -> u64 {
-        self.hash() % u64::from(u32::MAX)
-    }
-}
-
-/// The process that was traced. Its pids are those of its own pid namespace where these are known,
-/// because the thread ids in the records are from that namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Process {
-    /// Its pid.
-    pub pid: u32,
-    /// Its parent's.
-    pub ppid: u32,
-    /// Command line.
-    pub command: Vec<String>,
-    /// Since when the records cover what it did, CLOCK_BOOTTIME ns. That is when collecting began,
-    /// unless only the latest records are kept.
-    pub init_time: u64,
-    /// Until when they do, CLOCK_BOOTTIME ns.
-    pub fini_time: u64,
-    /// The machine.
-    pub node: Node,
-    /// Its part in a larger program.
-    pub place: Place,
-    /// The names of its threads by their ids, as far as they are known. The main thread has the
-    /// program's name.
-    pub threads: BTreeMap<u32, String>,
-}
-
-/// The part of a process in a program on several GPUs or machines, according to its launcher.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
-    /// What all parts have in common, such as the number of a job. It is fit for the name of a
-    /// directory.
-    pub run: Option<String>,
-    /// Its rank.
-    pub rank: Option<u64>,
-    /// How many ranks there are.
-    pub ranks: Option<u64>,
-}
-
-/// How the session ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// In words: "complete", "the process was killed by signal 9", …
-    pub text: String,
-    /// Whether there is nothing to warn about.
-    pub ordinary: bool,
-}
-
-impl Default for Outcome {
-    fn default() -> Self {
-        Outcome {
-            text: "complete".to_owned(),
-            ordinary: true,
-        }
-    }
+/// What a session cost the process and the machine, as far as that was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// The longest time for which a thread of the process was stopped so that it could be entered.
+    /// Zero where none was stopped. `None` where that is not known, because the process recorded
+    /// itself.
+    pub longest_stop: Option<Duration>,
+    /// Processor time of our thread in the process during the session.
+    pub in_process: Option<Duration>,
+    /// Processor time of the attaching program during the session.
+    pub beside: Option<Duration>,
 }
 
 /// What the attaching side knows about a session besides its records. It is for people to read.
@@ -139,119 +63,6 @@ pub struct Trace {
     pub gpu: Option<GpuSamples>,
     /// What is known about the attach.
     pub attach: Attach,
-}
-
-/// How kernels are named (rocprofv3's `-M` and `-T`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum KernelNames {
-    /// With template arguments and parameters.
-    #[default]
-    Demangled,
-    /// The bare name.
-    Truncated,
-    /// As in the code object.
-    Mangled,
-}
-
-/// How csv files name agents (rocprofv3's `-A`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AgentIndex {
-    /// `Agent N` with the position among the visible agents.
-    #[default]
-    Relative,
-    /// `Agent N` with the number of the KFD node.
-    Absolute,
-    /// `GPU N`, `CPU N`.
-    TypeRelative,
-}
-
-/// Unit of times in summaries (rocprofv3's `-u`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unit {
-    /// Seconds.
-    Sec,
-    /// Milliseconds.
-    Msec,
-    /// Microseconds.
-    Usec,
-    /// Nanoseconds.
-    #[default]
-    Nsec,
-}
-
-impl Unit {
-    /// Returns the unit for a word of the option.
-    pub fn of(word: &str) -> Option<Unit> {
-        [Unit::Sec, Unit::Msec, Unit::Usec, Unit::Nsec]
-            .into_iter()
-            .find(|unit| unit.text() == word)
-    }
-
-    /// Returns its word.
-    pub fn text(self) -> &'static str {
-        match self {
-            Unit::Sec => "sec",
-            Unit::Msec => "msec",
-            Unit::Usec => "usec",
-            Unit::Nsec => "nsec",
-        }
-    }
-
-    /// Returns how many nanoseconds it has.
-    pub fn nanoseconds(self) -> u64 {
-        match self {
-            Unit::Sec => 1_000_000_000,
-            Unit::Msec => 1_000_000,
-            Unit::Usec => 1_000,
-            Unit::Nsec => 1,
-        }
-    }
-}
-
-/// An output stream of the process that asked for the trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Console {
-    /// Standard output. AMD's tool prints summaries there even when told to use the other.
-    #[default]
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-/// Where summaries go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SummaryTo {
-    /// To a console; [`console_summary`](crate::console_summary) has the text.
-    Console(Console),
-    /// To `PREFIX_NAME.txt`.
-    File(String),
-}
-
-impl Default for SummaryTo {
-    fn default() -> Self {
-        SummaryTo::Console(Console::default())
-    }
-}
-
-/// A kind of output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// One trace for Perfetto.
-    Pftrace,
-    /// One file per domain.
-    Csv,
-    /// One file.
-    Json,
-    /// One SQLite file.
-    Rocpd,
-    /// An archive for tools of high-performance computing.
-    Otf2,
-    /// One trace per process in the form of PyTorch's profiler.
-    Kineto,
-    /// A table for each kind of records, in directories that name run, host and rank.
-    Parquet,
-    /// One page for a browser.
-    Html,
 }
 
 /// What to write and where.
@@ -305,28 +116,6 @@ pub struct Plan {
     pub perfetto: PerfettoBuffers,
 }
 
-/// rocprofv3's options for Perfetto's buffers. Our writer has no such buffers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PerfettoBuffers {
-    /// Kilobytes of memory shared with Perfetto.
-    pub shmem_size_hint: u64,
-    /// Kilobytes of the buffer.
-    pub buffer_size: u64,
-    /// `discard` or `ring_buffer`.
-    pub fill_policy: String,
-}
-
-impl Default for PerfettoBuffers {
-    /// Returns AMD's values.
-    fn default() -> Self {
-        PerfettoBuffers {
-            shmem_size_hint: 64,
-            buffer_size: 1_048_576,
-            fill_policy: "discard".to_owned(),
-        }
-    }
-}
-
 impl Plan {
     /// Whether these records are so few that no files are wanted (`--minimum-output-data`).
     pub fn is_too_little<'a>(&self, records: impl Iterator<Item = &'a RecordFile>) -> bool {
@@ -344,23 +133,6 @@ mod tests {
     use super::*;
     use crate::record_file::RecordWriter;
     use midair_record::event::note;
-
-    #[test]
-    fn a_unit_is_found_by_its_word() {
-        let units = [
-            ("sec", Unit::Sec, 1_000_000_000),
-            ("msec", Unit::Msec, 1_000_000),
-            ("usec", Unit::Usec, 1_000),
-            ("nsec", Unit::Nsec, 1),
-        ];
-        for (word, unit, nanoseconds) in units {
-            assert_eq!(Unit::of(word), Some(unit));
-            assert_eq!((unit.text(), unit.nanoseconds()), (word, nanoseconds));
-        }
-        for word in ["", "s", "SEC", "nsecs"] {
-            assert_eq!(Unit::of(word), None, "{word}");
-        }
-    }
 
     #[test]
     fn files_are_written_from_the_least_number_of_bytes_on() {

@@ -10,7 +10,7 @@
 //! Where AMD's tool does not do what its manual says, we follow the manual: `%q{NAME}` works, and
 //! `%nid%` is the pid where there is no rank.
 
-use crate::model::Place;
+use crate::process::Place;
 use midair_failure::plain;
 use midair_settings::literal;
 use std::ffi::OsString;

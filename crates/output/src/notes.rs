@@ -1,5 +1,6 @@
 //! Notes about a trace: what a reader should know in addition to its records.
 
+use crate::counter_findings;
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use crate::limits;
@@ -19,7 +20,7 @@ impl Job<'_> {
         notes.extend(self.graphs.notes());
         notes.extend(self.events.notes());
         notes.extend(self.counting.note(plan));
-        notes.extend(self.findings().iter().cloned());
+        notes.extend(counter_findings::of(self).iter().cloned());
         notes.extend(self.counting.lock_note(plan, |node| self.agent_name(node)));
         notes.extend(
             self.counting

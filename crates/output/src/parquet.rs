@@ -20,7 +20,7 @@ use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, Folder, ReservedFile, WriteError};
 use crate::job::Job;
 use crate::json::pieces;
-use crate::model::Place;
+use crate::process::Place;
 use crate::sink::{Opened, Sink, Writer};
 use layout::{Kind, LAYOUTS};
 use midair_record::event::Record;
@@ -240,7 +240,10 @@ impl Sink for Session<'_> {
             }
             return Ok(());
         };
-        let (ids, kernels) = (batch.dispatch_ids(), batch.kernels(job));
+        let (ids, kernels) = (
+            batch.dispatch_ids(),
+            batch.kernels(|id| job.kernel_name_by_id(id)),
+        );
         for (_, name, values) in &counts.counters {
             let table = self.table(Kind::CounterBatches)?;
             rows::batch(

@@ -13,7 +13,7 @@
 use crate::choice::{Chosen, KernelFilter, Missed};
 use crate::files::WriteError;
 use crate::index::Index;
-use crate::model::KernelNames;
+use crate::options::KernelNames;
 use crate::rolling::{Keep, LATE, Rolling, Window};
 use midair_record::event::{self, Header, Kernel, MAX_RECORD, Plain, Record, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};

@@ -13,6 +13,7 @@
 //!
 //! Decisions: FMT-006, FMT-007, FMT-008, FMT-010 (`docs/deviations/formats.md`).
 
+mod counted;
 mod counters;
 mod cuda;
 mod database;
@@ -40,36 +41,12 @@ use midair_record::event::Record;
 use pages::{PAGE, Pages};
 use rows::Rows;
 use rusqlite::{Connection, OpenFlags};
-use schema::BESIDE;
+use schema::{BESIDE, SCHEMA_VERSION};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use strings::Strings;
 
-/// The version of the schema. AMD's tools up to ROCm 7.2, which write "3", do not look at it. Its
-/// newest tools want it whole and in parts, and accept no other form.
-const SCHEMA_VERSION: [(&str, &str); 4] = [
-    ("schema_version", "3.0.3"),
-    ("schema_version_major", "3"),
-    ("schema_version_minor", "0"),
-    ("schema_version_patch", "3"),
-];
-
 pub use schema::{SchemaPart, rocpd_schema};
-
-/// Returns the statements that write the schema's version into a session's metadata.
-fn metadata(guid: &Guid) -> String {
-    let (suffix, guid) = (guid.suffix(), guid.to_string());
-    let own = [("uuid", suffix.as_str()), ("guid", guid.as_str())];
-    SCHEMA_VERSION
-        .into_iter()
-        .chain(own)
-        .map(|(tag, value)| {
-            format!(
-                "INSERT INTO \"rocpd_metadata{suffix}\" (tag, value) VALUES ('{tag}', '{value}');\n"
-            )
-        })
-        .collect()
-}
 
 /// The writer: the file under its temporary name, a connection to it with the schema written, and
 /// the pages behind that.

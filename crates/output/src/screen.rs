@@ -10,6 +10,7 @@ mod heading;
 mod json;
 mod open;
 
+pub use crate::model::Cost;
 pub(crate) use json::head;
 
 use crate::activity::Shares;
@@ -18,24 +19,11 @@ use crate::bursts::{BurstReport, Coverage};
 use crate::counter_report::CounterReport;
 use crate::cuda::devices::{Agents, ordinal};
 use crate::index::Index;
-use crate::model::{KernelNames, Trace};
+use crate::model::Trace;
+use crate::options::KernelNames;
 use crate::table::{Of, Section, Style, sections};
 use midair_agents::AgentType;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// What a session cost the process and the machine, as far as that was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cost {
-    /// The longest time for which a thread of the process was stopped so that it could be entered.
-    /// Zero where none was stopped. `None` where that is not known, because the process recorded
-    /// itself.
-    pub longest_stop: Option<Duration>,
-    /// Processor time of our thread in the process during the session.
-    pub in_process: Option<Duration>,
-    /// Processor time of the attaching program during the session.
-    pub beside: Option<Duration>,
-}
 
 /// A GPU of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,8 @@
 use crate::files::{FileSet, WriteError};
 use crate::index::Stat;
 use crate::job::Job;
-use crate::model::{Console, Plan, SummaryTo, Unit};
+use crate::model::Plan;
+use crate::options::{Console, SummaryTo, Unit};
 use crate::stats::{self, DomainStats, exponent};
 use midair_failure::plain;
 use regex_lite::Regex;

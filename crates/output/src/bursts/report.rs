@@ -4,9 +4,8 @@
 use super::{Coverage, Estimate, Interval};
 use crate::apart::told_apart;
 use crate::index::Index;
-use crate::job::UNSEEN_KERNEL;
-use crate::kernel_name::Namer;
-use crate::model::KernelNames;
+use crate::kernel_name::{Namer, UNSEEN_KERNEL};
+use crate::options::KernelNames;
 use crate::table::{Style, duration};
 use midair_demangle::shortened;
 use midair_record::event::basis;

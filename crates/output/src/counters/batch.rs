@@ -2,8 +2,8 @@
 //! kernels of a graph. The window's values belong to all of them together, and to none of them
 //! alone.
 
-use crate::job::Job;
 use midair_record::event::{CounterWindow, Kernel};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
@@ -81,9 +81,9 @@ impl Batch {
 }
 
 impl Batch {
-    /// Returns its kernels, each once with how often it occurs, in the order of their first
+    /// Returns its kernels, named by their ids, each once with how often it occurs, in the order of their first
     /// occurrence: "vadd x2, scale".
-    pub(crate) fn kernels(&self, job: &Job<'_>) -> String {
+    pub(crate) fn kernels<'n>(&self, name: impl Fn(u64) -> Cow<'n, str>) -> String {
         let mut counts: Vec<(u64, u64)> = Vec::new();
         let mut others = self.count - self.members.len() as u64;
         for member in &self.members {
@@ -100,7 +100,7 @@ impl Batch {
         for (id, count) in counts {
             let comma = if text.is_empty() { "" } else { ", " };
             // Writing to a String cannot fail.
-            let _ = write!(text, "{comma}{}", job.kernel_name_by_id(id));
+            let _ = write!(text, "{comma}{}", name(id));
             if count > 1 {
                 let _ = write!(text, " x{count}");
             }

@@ -1,9 +1,12 @@
 //! `agent_info.csv`: one row for each agent.
 
-use super::{PROCESS, Row};
+use super::row::{self, PROCESS, Row};
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
 use midair_agents::Agent;
+
+/// The file's name behind the prefix.
+pub(crate) const FILE: &str = "agent_info.csv";
 
 /// The value of a column of agent_info.
 enum Value<'a> {
@@ -91,7 +94,7 @@ pub(super) fn begin(files: &FileSet, together: bool) -> Result<OutputFile, Write
     let mut header = columns(&Agent::default()).map(|(name, _)| name).to_vec();
     // Processes in different containers may see different agents.
     header.extend(together.then_some(PROCESS));
-    super::begin(files, super::AGENTS, &header)
+    row::begin(files, FILE, &header)
 }
 
 /// Writes the agents of all sessions.

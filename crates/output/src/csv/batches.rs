@@ -4,7 +4,7 @@
 //!
 //! Decisions: FMT-030 (`docs/deviations/formats.md`).
 
-use super::{Row, begin as begin_table};
+use super::row::{Row, begin as begin_table};
 use crate::counters::Counts;
 use crate::counters::batch::Batch;
 use crate::counters::values::sum;
@@ -48,7 +48,10 @@ pub(super) fn rows(
     batch: &Batch,
 ) -> Result<(), WriteError> {
     let kernel = counts.kernel;
-    let (ids, kernels) = (batch.dispatch_ids(), batch.kernels(job));
+    let (ids, kernels) = (
+        batch.dispatch_ids(),
+        batch.kernels(|id| job.kernel_name_by_id(id)),
+    );
     for (_, name, values) in &counts.counters {
         row.number(counts.window)
             .number(kernel.correlation)

@@ -1,7 +1,7 @@
 //! Tables and columns that only CUDA processes have. Columns with the same meaning as in AMD's
 //! tables have the same names.
 
-use super::Row;
+use super::row::{self, Row};
 use crate::cuda::devices::ordinal;
 use crate::cuda::{NONE, memories, names_stream, stream_parts};
 use crate::job::{Job, address};
@@ -148,7 +148,7 @@ pub(super) fn transfer(row: &mut Row, record: &Record<'_>) {
 }
 
 pub(super) fn call_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
-    super::call_row(row, job, record);
+    row::call_row(row, job, record);
     if let Record::Api(api, _) = record {
         row.number(api.retval);
     }

@@ -1,7 +1,7 @@
 //! Samples of the whole GPU: `gpu_metrics.csv` has a row for each sample, `gpu_metrics_kernels.csv` one for each
 //! kernel within which samples lie, and `gpu_metrics_stats.csv` (with `--stats`) one for each kernel's name.
 
-use super::{Row, begin as begin_table};
+use super::row::{Row, begin as begin_table};
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::gpu::{GpuSamples, Inside};
 use crate::job::Job;

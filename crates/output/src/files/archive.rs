@@ -4,9 +4,10 @@
 //! there may be thousands of them, so none stays open.
 
 use super::directory::{Directory, our_uid};
+use super::error::WriteError;
 use super::pending::Entry;
+use super::temporary;
 use super::temporary::Temporaries;
-use super::{Folder, WriteError, temporary};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -62,11 +63,13 @@ fn parts(directory: &Path) -> Vec<OsString> {
     names.filter(|name| is_part(name)).collect()
 }
 
-impl Folder {
-    /// Begins the directory `PREFIX_suffix`.
-    pub(crate) fn archive(&self, suffix: &str) -> Result<NewArchive, WriteError> {
-        let entry = Entry::new(&self.directory, format!("{}{suffix}", self.stem));
-        let made = self.temporaries.make(&entry.name, |name| {
+impl NewArchive {
+    /// Begins a directory with this final name.
+    pub(super) fn begin(
+        entry: Entry,
+        temporaries: &Arc<Temporaries>,
+    ) -> Result<NewArchive, WriteError> {
+        let made = temporaries.make(&entry.name, |name| {
             fs::DirBuilder::new().mode(0o700).create(name)?;
             let (above, last) = (name.parent(), name.file_name());
             let (Some(above), Some(last)) = (above, last) else {
@@ -87,12 +90,10 @@ impl Folder {
             directory,
             temporary,
             entry,
-            _temporaries: Arc::clone(&self.temporaries),
+            _temporaries: Arc::clone(temporaries),
         })
     }
-}
 
-impl NewArchive {
     /// Begins a file in it. The name is a number with an extension.
     pub(crate) fn create(&self, name: &str) -> Result<ArchiveFile, WriteError> {
         let path = self.entry.path().join(name);

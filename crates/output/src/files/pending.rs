@@ -1,7 +1,7 @@
 //! Files that do not have their names yet.
 
-use super::WriteError;
 use super::directory::Directory;
+use super::error::WriteError;
 use super::temporary::Temporaries;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, renameat2};

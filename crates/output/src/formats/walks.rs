@@ -3,7 +3,7 @@
 //! records again costs little beside writing them in any format.
 
 use super::Row;
-use crate::counters::Reader;
+use crate::counters::reader::Reader;
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use crate::progress::{self, Walked};

@@ -1,6 +1,7 @@
 //! The list `agents[]`: the fields of `rocprofiler_agent_v0_t` in order, and `gpu_index`.
 
 use super::emit::Emit;
+use crate::agent_numbers;
 use midair_agents::{Agent, AgentType, Cache, IoLink, MemBank};
 use std::io;
 
@@ -77,47 +78,10 @@ pub(super) fn one<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<
 }
 
 fn hardware<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {
-    let count = |parts: usize| u32::try_from(parts).unwrap_or(u32::MAX);
     out.number("size", AGENT_SIZE)?;
     out.handle("id", agent.handle)?;
     out.number("type", agent.agent_type as u32)?;
-    for (key, value) in [
-        ("cpu_cores_count", agent.cpu_cores_count),
-        ("simd_count", agent.simd_count),
-        ("mem_banks_count", count(agent.mem_banks.len())),
-        ("caches_count", count(agent.caches.len())),
-        ("io_links_count", count(agent.io_links.len())),
-        ("cpu_core_id_base", agent.cpu_core_id_base),
-        ("simd_id_base", agent.simd_id_base),
-        ("max_waves_per_simd", agent.max_waves_per_simd),
-        ("lds_size_in_kb", agent.lds_size_in_kb),
-        ("gds_size_in_kb", agent.gds_size_in_kb),
-        ("num_gws", agent.num_gws),
-        ("wave_front_size", agent.wave_front_size),
-        ("num_xcc", agent.num_xcc),
-        ("cu_count", agent.cu_count),
-        ("array_count", agent.array_count),
-        ("num_shader_banks", agent.num_shader_banks),
-        ("simd_arrays_per_engine", agent.simd_arrays_per_engine),
-        ("cu_per_simd_array", agent.cu_per_simd_array),
-        ("simd_per_cu", agent.simd_per_cu),
-        ("max_slots_scratch_cu", agent.max_slots_scratch_cu),
-        ("gfx_target_version", agent.gfx_target_version),
-        ("vendor_id", u32::from(agent.vendor_id)),
-        ("device_id", u32::from(agent.device_id)),
-        ("location_id", agent.location_id),
-        ("domain", agent.domain),
-        ("drm_render_minor", agent.drm_render_minor),
-        ("num_sdma_engines", agent.num_sdma_engines),
-        ("num_sdma_xgmi_engines", agent.num_sdma_xgmi_engines),
-        (
-            "num_sdma_queues_per_engine",
-            agent.num_sdma_queues_per_engine,
-        ),
-        ("num_cp_queues", agent.num_cp_queues),
-        ("max_engine_clk_ccompute", agent.max_engine_clk_ccompute),
-        ("max_engine_clk_fcompute", agent.max_engine_clk_fcompute),
-    ] {
+    for (key, value) in agent_numbers::hardware(agent) {
         out.number(key, value)?;
     }
     out.bits("sdma_fw_version", agent.sdma_fw_version, ENGINE_VERSION)?;
@@ -126,14 +90,9 @@ fn hardware<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {
 }
 
 fn limits<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {
-    out.number("cu_per_engine", agent.cu_per_engine)?;
-    out.number("max_waves_per_cu", agent.max_waves_per_cu)?;
-    out.number("family_id", agent.family_id)?;
-    out.number("workgroup_max_size", agent.workgroup_max_size)?;
-    out.number("grid_max_size", agent.grid_max_size)?;
-    out.number("local_mem_size", agent.local_mem_size)?;
-    out.number("hive_id", agent.hive_id)?;
-    out.number("gpu_id", agent.gpu_id)?;
+    for (key, value) in agent_numbers::limits(agent) {
+        out.number(key, value)?;
+    }
     let (group, grid) = (agent.workgroup_max_dim, agent.grid_max_dim);
     out.extents("workgroup_max_dim", [group.x, group.y, group.z])?;
     out.extents("grid_max_dim", [grid.x, grid.y, grid.z])

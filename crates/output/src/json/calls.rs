@@ -2,8 +2,9 @@
 //! beginnings of their arguments: these are made once.
 
 use super::emit::Emit;
-use super::{number_in_files, size};
+use super::size;
 use crate::api::Parameter;
+use crate::api::number_in_files;
 use crate::arguments;
 use crate::job::Job;
 use midair_domain::sets;

@@ -1,7 +1,8 @@
 //! Counters: which there are, where they are counted, and how much each dispatch counted.
 
 use super::emit::Emit;
-use super::{correlation, dispatch_correlation, dispatch_info, size, times};
+use super::parts::{correlation, dispatch_correlation, dispatch_info, times};
+use super::size;
 use crate::counters::batch::Batch;
 use crate::counters::values::sum;
 use crate::counters::{Counter, Counts, Reading, Verdict};

@@ -2,7 +2,7 @@
 //! an object `cuda` at the end of their objects.
 
 use super::emit::Emit;
-use super::{correlation, times};
+use super::parts::{correlation, times};
 use crate::api::{Kind, Names, number_in_files};
 use crate::cuda::devices::ordinal;
 use crate::cuda::{FIRST_KIND, NONE, memories, memory, names_stream, stream_parts};

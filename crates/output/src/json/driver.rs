@@ -1,6 +1,7 @@
 //! Events of the kernel driver, as AMD's json has them: each in an object of its own, by its kind.
 
-use super::{Emit, times};
+use super::emit::Emit;
+use super::parts::times;
 use crate::api::number_in_files;
 use crate::job::Job;
 use midair_domain::kind;

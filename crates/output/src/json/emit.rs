@@ -3,6 +3,17 @@
 use crate::digits;
 use std::io::{self, Write};
 
+/// Makes `,"key":` and what follows it, as one piece.
+macro_rules! follows {
+    ($key:literal) => {
+        concat!(",\"", $key, "\":")
+    };
+    ($key:literal, $rest:literal) => {
+        concat!(",\"", $key, "\":", $rest)
+    };
+}
+pub(super) use follows;
+
 /// The number of bytes that are gathered before they are passed on.
 ///
 /// A file's own buffer is not larger, so they are copied only once.

@@ -1,7 +1,8 @@
 //! Records of HIP's events and waits for them, as AMD's json has them.
 
 use super::emit::Emit;
-use super::{correlation, size, times};
+use super::parts::{correlation, times};
+use super::size;
 use crate::api::number_in_files;
 use crate::job::Job;
 use midair_record::event::EventCall;

@@ -1,7 +1,8 @@
 //! Records of memory, markers and runtimes.
 
 use super::emit::Emit;
-use super::{correlation, size, times};
+use super::parts::{correlation, times};
+use super::size;
 use crate::api::number_in_files;
 use crate::cuda::runtime_name;
 use crate::job::{Job, address};

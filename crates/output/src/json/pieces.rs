@@ -1,7 +1,7 @@
 //! Parts of the document by themselves, which rocpd has in its columns of JSON.
 
 use super::emit::Emit;
-use super::{agents, symbols};
+use super::{agents, metadata, symbols};
 use crate::index::{Object, Symbol};
 use crate::job::Job;
 use midair_agents::Agent;
@@ -47,12 +47,12 @@ pub(crate) fn kernel_symbol(job: &Job<'_>, id: u64, symbol: &Symbol) -> io::Resu
 
 /// Returns the settings.
 pub(crate) fn config(job: &Job<'_>) -> io::Result<String> {
-    Ok(value(|out| super::config(out, job))?.to_string())
+    Ok(value(|out| metadata::config(out, job))?.to_string())
 }
 
 /// Returns the contents of `metadata.midair`: keys, and values as text or JSON.
 pub(crate) fn midair(job: &Job<'_>) -> io::Result<Vec<(String, String)>> {
-    let Value::Object(all) = value(|out| super::midair(out, job))? else {
+    let Value::Object(all) = value(|out| metadata::midair(out, job))? else {
         return Ok(Vec::new());
     };
     let plain = |value| match value {

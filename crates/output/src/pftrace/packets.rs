@@ -9,7 +9,7 @@ use super::interner::Interner;
 use super::wire::{self, Fields};
 use crate::api::Names;
 use crate::files::{OutputFile, WriteError};
-use crate::model::Process;
+use crate::process::Process;
 use foldhash::fast::RandomState;
 use midair_domain::KindSet;
 use prost::Message;

@@ -12,30 +12,8 @@ use crate::job::Job;
 use crate::json::counters::Nature;
 use crate::json::pieces;
 use midair_counters::Dimension;
-use midair_record::event::{Kernel, kind};
+use midair_record::event::kind;
 use rusqlite::params;
-use std::collections::HashMap;
-
-/// The dispatches with counters that are already in the file.
-#[derive(Default)]
-pub(super) struct Counters {
-    /// Event ids by dispatch.
-    written: HashMap<u64, i64>,
-}
-
-impl Counters {
-    /// Whether the dispatch has its row already.
-    pub(super) fn has_dispatch(&self, kernel: &Kernel) -> bool {
-        self.written.contains_key(&kernel.dispatch_id)
-    }
-
-    /// Remembers a dispatch's event, if counters may come for it.
-    pub(super) fn wrote(&mut self, job: &Job<'_>, kernel: &Kernel, event: i64) {
-        if job.counting.windows.has_values(kernel.dispatch_id) {
-            self.written.insert(kernel.dispatch_id, event);
-        }
-    }
-}
 
 /// Describes the counters that were asked for.
 pub(super) fn describe(
@@ -109,7 +87,7 @@ impl Rows<'_, '_> {
                 let extdata = serde_json::json!({ "batch": {
                     "id": counts.window,
                     "count": batch.count,
-                    "kernels": batch.kernels(self.job),
+                    "kernels": batch.kernels(|id| self.job.kernel_name_by_id(id)),
                     "start": batch.start,
                     "end": batch.end,
                     "dispatch_ids": all.collect::<Vec<u64>>(),

@@ -1,6 +1,6 @@
 //! The id of a file: a UUID of version 7.
 
-use crate::model::Process;
+use crate::process::Process;
 use std::fmt;
 
 /// A guid, in the two spellings that occur in a file.

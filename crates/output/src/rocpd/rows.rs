@@ -1,6 +1,6 @@
 //! One row, and its event, for each thing that happened.
 
-use super::counters::Counters;
+use super::counted::Counted;
 use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
@@ -66,7 +66,7 @@ pub(super) struct Rows<'c, 'j> {
     track: Statement<'c>,
     metadata: Statement<'c>,
     tracks: HashMap<(u32, i64), i64, RandomState>,
-    pub(super) counters: Counters,
+    pub(super) counters: Counted,
 }
 
 impl<'c, 'j> Rows<'c, 'j> {
@@ -89,7 +89,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             track: database.insert("track", "nid, pid, tid, name_id")?,
             metadata: database.insert("metadata", "tag, value")?,
             tracks: HashMap::default(),
-            counters: Counters::default(),
+            counters: Counted::default(),
         })
     }
 

@@ -10,6 +10,15 @@
 use super::guid::Guid;
 use std::fmt::Write;
 
+/// The version of the schema. AMD's tools up to ROCm 7.2, which write "3", do not look at it. Its
+/// newest tools want it whole and in parts, and accept no other form.
+pub(super) const SCHEMA_VERSION: [(&str, &str); 4] = [
+    ("schema_version", "3.0.3"),
+    ("schema_version_major", "3"),
+    ("schema_version_minor", "0"),
+    ("schema_version_patch", "3"),
+];
+
 /// A column: its name, its declared type with constraints, and the table to whose `id` it refers.
 struct Column(&'static str, &'static str, Option<&'static str>);
 
@@ -420,12 +429,27 @@ pub fn rocpd_schema(part: SchemaPart) -> String {
         SchemaPart::Tables => tables(&guid, AUTOINCREMENT),
         SchemaPart::Views => views(std::slice::from_ref(&guid)),
         SchemaPart::DataViews => include_str!("views.sql").to_owned(),
-        SchemaPart::Metadata => super::metadata(&guid),
+        SchemaPart::Metadata => metadata(&guid),
         SchemaPart::Indexes => indexes(&guid),
         SchemaPart::SummaryViews => "-- Nothing of this kind.\n".to_owned(),
     };
     sql.replace(&guid.suffix(), "{{uuid}}")
         .replace(HERE, "{{guid}}")
+}
+
+/// Returns the statements that write the schema's version into a session's metadata.
+pub(super) fn metadata(guid: &Guid) -> String {
+    let (suffix, guid) = (guid.suffix(), guid.to_string());
+    let own = [("uuid", suffix.as_str()), ("guid", guid.as_str())];
+    SCHEMA_VERSION
+        .into_iter()
+        .chain(own)
+        .map(|(tag, value)| {
+            format!(
+                "INSERT INTO \"rocpd_metadata{suffix}\" (tag, value) VALUES ('{tag}', '{value}');\n"
+            )
+        })
+        .collect()
 }
 
 /// Returns the statements that make the tables of each session, and the views over all of them.

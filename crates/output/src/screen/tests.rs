@@ -1,12 +1,14 @@
 use super::*;
 use crate::index::Stat;
-use crate::model::{Attach, Outcome, Process};
+use crate::model::Attach;
+use crate::process::{Outcome, Process};
 use crate::record_file::RecordWriter;
 use midair_agents::Agent;
 use midair_record::event::{
     Burst, Copy, CudaTransfer, Header, Kernel, QueueCounts, cuda_node, encode, kind,
 };
 use std::path::Path;
+use std::time::Duration;
 
 fn head() -> Head {
     let shares = Shares {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::index::Index;
-use crate::model::KernelNames;
+use crate::options::KernelNames;
 use crate::table::Style;
 use midair_record::event::{Header, KernelSymbol, QueueCounts, encode, kind};
 
