@@ -2,26 +2,46 @@
 
 use crate::target::{Exit, run};
 use crate::{Result, workspace};
+use midair_stand_in::made_from::{self, State};
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Returns the stage directory that `cargo xtask stage` fills: `bin/`, `lib/`, `include/`.
 ///
 /// # Errors
-/// Fails when it has not been built.
+/// Fails when it has not been built, or when it is older than its sources.
 pub fn stage() -> Result<PathBuf> {
-    let stage = std::env::var_os("MIDAIR_STAGE")
-        .map_or_else(|| workspace().join("target/stage"), PathBuf::from);
-    if stage.join("lib").is_dir() {
-        Ok(stage.canonicalize()?)
-    } else {
-        Err(format!(
-            "{} is not there: build it with `cargo xtask stage`",
-            stage.display()
+    static CHECKED: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let checked = CHECKED.get_or_init(|| {
+        let stage = std::env::var_os("MIDAIR_STAGE")
+            .map_or_else(|| workspace().join("target/stage"), PathBuf::from);
+        check(&workspace(), &stage).map_err(|error| error.to_string())
+    });
+    checked.clone().map_err(Into::into)
+}
+
+/// Returns the path of a stage that is there and was made from the sources of now. A stage outside
+/// of the workspace, and one that was carried to a machine without sources, has no record.
+fn check(workspace: &Path, stage: &Path) -> Result<PathBuf> {
+    let (name, how) = (stage.display(), "`cargo xtask stage`");
+    if !stage.join("lib").is_dir() {
+        return Err(format!("{name} is not there: build it with {how}").into());
+    }
+    let is_ours = workspace.join("Cargo.toml").exists()
+        && stage.canonicalize()?.starts_with(workspace.canonicalize()?);
+    match made_from::compare(workspace, stage)? {
+        State::Changed(source) => Err(format!(
+            "{name} is older than {}: build it again with {how}",
+            source.display()
         )
-        .into())
+        .into()),
+        State::Unknown if is_ours => {
+            Err(format!("{name} has no record of its sources: build it again with {how}").into())
+        }
+        State::Unknown | State::Current => Ok(stage.canonicalize()?),
     }
 }
 
@@ -82,4 +102,32 @@ pub fn plain_environment() -> Vec<(&'static str, String)> {
         ("HOME", "/root".to_owned()),
         ("LC_ALL", "C.UTF-8".to_owned()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_stage_that_is_older_than_a_source_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let stage = root.join("target/stage");
+        let refusal = || check(root, &stage).unwrap_err().to_string();
+        assert!(refusal().contains("is not there"));
+        std::fs::create_dir_all(stage.join("lib")).unwrap();
+        std::fs::write(root.join("Cargo.toml"), "").unwrap();
+        std::fs::write(root.join("lib.rs"), "one").unwrap();
+        assert!(refusal().contains("no record"), "{}", refusal());
+        let sources = BTreeSet::from([PathBuf::from("lib.rs")]);
+        made_from::write(root, &stage, &sources).unwrap();
+        assert_eq!(check(root, &stage).unwrap(), stage.canonicalize().unwrap());
+        std::fs::write(root.join("lib.rs"), "two").unwrap();
+        assert!(refusal().contains("is older than lib.rs"), "{}", refusal());
+        // A stage elsewhere, as on a machine to which it was carried, needs no record.
+        let other = tempfile::tempdir().unwrap();
+        std::fs::create_dir(other.path().join("lib")).unwrap();
+        assert!(check(root, other.path()).is_ok());
+    }
 }

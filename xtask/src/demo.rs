@@ -48,8 +48,11 @@ pub fn demo_task(words: &[String]) -> Outcome<()> {
     if !matches!(words, [] | [_]) || words.iter().any(|word| word != "--keep") {
         return failed("takes --keep (leave the program running), or nothing");
     }
-    println!("building midair and the stand-in runtimes; the first time this takes a few minutes");
-    let prefix = stage::stage(stage::Build::Debug)?;
+    println!(
+        "building midair's HIP side and the stand-in runtimes; the first time this takes up to four \
+         minutes on two processors (cargo xtask stage builds the rest, too)"
+    );
+    let prefix = stage::stage_demo()?;
     let mut demo = Command::new(stage::staged_program(&prefix, "midair")?);
     let results = target_directory().join("demo");
     run(demo.arg("demo").args(words).arg("-d").arg(results))

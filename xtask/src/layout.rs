@@ -65,6 +65,22 @@ pub const PACKAGES: &[&str] = &[
     "midair-sim-hip",
 ];
 
+/// The packages that `cargo xtask demo` builds, which are half of the work of [`PACKAGES`].
+pub const PACKAGES_OF_DEMO: &[&str] = &[
+    "midair-cli",
+    "midair-sdk-so",
+    "midair-tool-so",
+    "midair-sim-hsa",
+    "midair-sim-hip",
+];
+
+/// The places of the files that `cargo xtask demo` lays out.
+pub const ITEMS_OF_DEMO: &[&str] = &[
+    "bin/midair",
+    "lib/librocprofiler-sdk.so.1",
+    "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
+];
+
 /// The place below the prefix of the stand-in runtimes and the program of `midair demo`.
 pub const DEMO: &str = "lib/midair-demo";
 

@@ -9,10 +9,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use midair_stand_in::StandIn;
+use midair_stand_in::{StandIn, made_from};
 
 use crate::headers;
-use crate::layout::{DEMO, GENERATED, ITEMS, Item, PACKAGES, Source};
+use crate::layout::{
+    DEMO, GENERATED, ITEMS, ITEMS_OF_DEMO, Item, PACKAGES, PACKAGES_OF_DEMO, Source,
+};
 use crate::machine::Machine;
 use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
 
@@ -110,6 +112,25 @@ pub fn stage(build: Build) -> Outcome<PathBuf> {
     stage_built(build)
 }
 
+/// Builds only what `midair demo` needs, and lays it out in a directory of its own. Returns that.
+pub fn stage_demo() -> Outcome<PathBuf> {
+    let mut command = cargo(&["build"]);
+    for package in PACKAGES_OF_DEMO {
+        command.args(["--package", package]);
+    }
+    run(&mut command)?;
+    let (built, prefix) = (
+        target_directory().join("debug"),
+        target_directory().join("demo-stage"),
+    );
+    let items = ITEMS.iter().filter(|item| ITEMS_OF_DEMO.contains(&item.to));
+    let mut staged = lay_out(&root(), &built, &prefix, items)?;
+    demonstration(&built, &prefix, Machine::here(), &mut staged.kept)?;
+    remove_others(&prefix, &staged.kept)?;
+    whole(&prefix, &staged)?;
+    Ok(prefix)
+}
+
 /// Stages what is built already. Returns the prefix.
 pub fn stage_built(build: Build) -> Outcome<PathBuf> {
     let prefix = target_directory().join("stage");
@@ -118,8 +139,69 @@ pub fn stage_built(build: Build) -> Outcome<PathBuf> {
         Build::Release => target_directory().join("release"),
         Build::Unchecked => target_directory().join(TARGET).join("debug"),
     };
+    // Without a record the stage counts as old, also when we are ended on the way.
+    let record = made_from::record_of(&prefix);
+    let _ = fs::remove_file(&record);
     stage_from(&built, &prefix)?;
+    made_from::write(&root(), &prefix, &sources(&root(), &built)?).at("writing", &record)?;
     Ok(prefix)
+}
+
+/// Files that the stage depends on and that no dependency information of cargo names.
+const OTHER_SOURCES: &[&str] = &[
+    ".cargo/config.toml",
+    "Cargo.lock",
+    "Cargo.toml",
+    "rust-toolchain.toml",
+    "sim/stand-in/c/workload.c",
+    "sim/stand-in/src/topology.rs",
+    "xtask/src/headers.rs",
+    "xtask/src/layout.rs",
+];
+
+/// Returns everything that the stage is made from, relative to the project.
+fn sources(project: &Path, built: &Path) -> Outcome<BTreeSet<PathBuf>> {
+    let mut found: BTreeSet<PathBuf> = OTHER_SOURCES.iter().map(PathBuf::from).collect();
+    let libraries = midair_stand_in::LIBRARIES.map(|(name, _)| Source::Built(name));
+    for source in ITEMS.iter().map(|item| item.source).chain(libraries) {
+        match source {
+            Source::Built(name) => {
+                let information = built.join(name).with_extension("d");
+                let text = fs::read_to_string(&information).at("reading", &information)?;
+                found.extend(made_from::sources_of(project, &text));
+            }
+            Source::File(name) => {
+                found.insert(name.into());
+            }
+            Source::Tree(name) => files_below(project, Path::new(name), &mut found)?,
+        }
+    }
+    // The manifests of the packages that these belong to.
+    let manifests: BTreeSet<PathBuf> = found
+        .iter()
+        .flat_map(|source| source.ancestors().skip(1))
+        .map(|directory| directory.join("Cargo.toml"))
+        .filter(|manifest| project.join(manifest).is_file())
+        .collect();
+    found.extend(manifests);
+    Ok(found)
+}
+
+fn files_below(project: &Path, directory: &Path, found: &mut BTreeSet<PathBuf>) -> Outcome<()> {
+    let path = project.join(directory);
+    for entry in fs::read_dir(&path)
+        .at("listing", &path)?
+        .filter_map(Result::ok)
+    {
+        let name = directory.join(entry.file_name());
+        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => files_below(project, &name, found)?,
+            false => {
+                found.insert(name);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Stages what was built into the directory `built` below this prefix.
@@ -129,7 +211,7 @@ pub fn stage_from(built: &Path, prefix: &Path) -> Outcome<()> {
 
 /// The same for another machine.
 pub fn stage_for(built: &Path, prefix: &Path, machine: &'static Machine) -> Outcome<()> {
-    let mut staged = lay_out(&root(), built, prefix)?;
+    let mut staged = lay_out(&root(), built, prefix, ITEMS)?;
     demonstration(built, prefix, machine, &mut staged.kept)?;
     // Pages and completions are those of the program of this machine, which can be run.
     let midair = match machine.cross() {
@@ -138,6 +220,11 @@ pub fn stage_for(built: &Path, prefix: &Path, machine: &'static Machine) -> Outc
     };
     generate(&midair, prefix, &mut staged)?;
     remove_others(prefix, &staged.kept)?;
+    whole(prefix, &staged)
+}
+
+/// Fails if something is missing, and names it.
+fn whole(prefix: &Path, staged: &Staged) -> Outcome<()> {
     if staged.missing.is_empty() {
         return Ok(());
     }
@@ -157,10 +244,15 @@ pub struct Staged {
     pub missing: Vec<String>,
 }
 
-/// Lays out everything for which no program must be run.
-pub fn lay_out(project: &Path, built: &Path, prefix: &Path) -> Outcome<Staged> {
+/// Lays out items, for which no program must be run.
+pub fn lay_out<'a>(
+    project: &Path,
+    built: &Path,
+    prefix: &Path,
+    items: impl IntoIterator<Item = &'a Item>,
+) -> Outcome<Staged> {
     let mut staged = Staged::default();
-    for item in ITEMS {
+    for item in items {
         let source = item.path(project, built);
         if !source.exists() {
             staged
@@ -356,7 +448,7 @@ mod tests {
     #[test]
     fn everything_lies_where_the_layout_says() {
         let (_directory, project, built, prefix) = fixture();
-        let staged = lay_out(&project, &built, &prefix).unwrap();
+        let staged = lay_out(&project, &built, &prefix, ITEMS).unwrap();
         assert!(staged.missing.is_empty(), "{:?}", staged.missing);
         for item in ITEMS
             .iter()
@@ -395,7 +487,7 @@ mod tests {
     #[test]
     fn what_is_right_is_left_alone_and_what_changed_gets_a_new_inode() {
         let (_directory, project, built, prefix) = fixture();
-        lay_out(&project, &built, &prefix).unwrap();
+        lay_out(&project, &built, &prefix, ITEMS).unwrap();
         let inode = |name: &str| fs::metadata(prefix.join(name)).unwrap().ino();
         let (sdk, tool) = (
             "lib/librocprofiler-sdk.so.1",
@@ -403,7 +495,7 @@ mod tests {
         );
         let before = (inode(sdk), inode(tool));
         fs::write(built.join("librocprofiler_sdk.so"), "new").unwrap();
-        lay_out(&project, &built, &prefix).unwrap();
+        lay_out(&project, &built, &prefix, ITEMS).unwrap();
         assert_ne!(
             inode(sdk),
             before.0,
@@ -417,7 +509,7 @@ mod tests {
     fn what_is_missing_is_named_and_the_rest_is_laid_out() {
         let (_directory, project, built, prefix) = fixture();
         fs::remove_file(built.join("librocprofiler_register.so")).unwrap();
-        let staged = lay_out(&project, &built, &prefix).unwrap();
+        let staged = lay_out(&project, &built, &prefix, ITEMS).unwrap();
         assert_eq!(staged.missing.len(), 1);
         assert!(
             staged.missing[0].starts_with("lib/librocprofiler-register.so.0 (no "),
@@ -430,7 +522,7 @@ mod tests {
     #[test]
     fn leftovers_go_and_a_copy_is_whole() {
         let (directory, project, built, prefix) = fixture();
-        let staged = lay_out(&project, &built, &prefix).unwrap();
+        let staged = lay_out(&project, &built, &prefix, ITEMS).unwrap();
         fs::create_dir_all(prefix.join("old/deep")).unwrap();
         fs::write(prefix.join("lib/librocprofiler-old.so.9"), "").unwrap();
         remove_others(&prefix, &staged.kept).unwrap();

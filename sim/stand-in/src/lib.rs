@@ -3,6 +3,7 @@
 //! compiled against them. It is for `midair demo`, which installs them in a directory of its own,
 //! and for tests.
 
+pub mod made_from;
 mod topology;
 
 pub use topology::{GPUS, write_topology};
