@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::run::{At, Outcome, failed, is_root, target_directory};
+use crate::run::{At, Outcome, failed, is_root, output, root as project, target_directory};
 
 /// The name of that Debian.
 const SUITE: &str = "bookworm";
@@ -82,16 +82,8 @@ pub fn ready() -> Outcome<Option<&'static str>> {
 }
 
 /// Returns the mirror that this machine uses.
-fn mirror() -> Option<String> {
-    let new = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
-    let old = fs::read_to_string("/etc/apt/sources.list").unwrap_or_default();
-    let uri = new.lines().find_map(|line| line.strip_prefix("URIs:"));
-    let word = || {
-        let line = old.lines().find(|line| line.starts_with("deb "))?;
-        line.split(' ').find(|word| word.contains("://"))
-    };
-    uri.or_else(word)?
-        .split_whitespace()
-        .next()
-        .map(str::to_owned)
+pub fn mirror() -> Option<String> {
+    let mut script = Command::new("bash");
+    let out = output(script.arg(project().join("lab/mirror.sh"))).ok()?;
+    Some(String::from_utf8(out).ok()?.trim().to_owned())
 }

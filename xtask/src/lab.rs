@@ -1,6 +1,7 @@
 //! Sets up AMD's own runtimes on a modelled GPU: a Debian root directory with AMD's unmodified
 //! packages (see lab/).
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -57,6 +58,11 @@ pub fn ready() -> Outcome<PathBuf> {
             "the lab is made from Debian's packages and this is no Debian; {hint}"
         ));
     }
+    // The suite's steps run at the same time, and more than one needs it.
+    let _turn = turn(&lab)?;
+    if is_ready(&lab, &root().join("lab")) {
+        return Ok(lab);
+    }
     println!(
         "making the lab in {} (a minute, 1 GB from Debian's mirror)",
         lab.display()
@@ -74,6 +80,22 @@ pub fn ready() -> Outcome<PathBuf> {
     } else {
         failed(format!("{} was made and is not ready", lab.display()))
     }
+}
+
+/// Returns whether the lab is made and current.
+pub fn is_made() -> bool {
+    is_ready(&lab_root(), &root().join("lab"))
+}
+
+/// Waits until no other process makes the lab. The turn ends with the returned file.
+fn turn(lab: &Path) -> Outcome<File> {
+    let path = lab.with_extension("making");
+    if let Some(above) = path.parent() {
+        std::fs::create_dir_all(above).at("making", above)?;
+    }
+    let file = File::create(&path).at("making", &path)?;
+    file.lock().at("locking", &path)?;
+    Ok(file)
 }
 
 /// Returns whether the lab has the packages that are listed now, and stand-ins that are built from

@@ -26,8 +26,10 @@ mod mutants;
 mod python;
 mod release;
 mod run;
+mod setup;
 mod stage;
 mod suite;
+mod times;
 mod torture;
 mod vm;
 mod words;
@@ -73,8 +75,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "test",
-        words: "",
-        help: "Run the whole suite, as CI does",
+        words: "[--all] [--no-nightly] [--set-up-only]",
+        help: "Set up the machine and run the suite; --all: also Miri, loom, AddressSanitizer, aarch64 and the bare machine, as CI does; --no-nightly: without Miri, which needs a nightly toolchain (700 MB)",
         run: suite::test_task,
     },
     Task {

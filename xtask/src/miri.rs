@@ -159,7 +159,8 @@ fn is_ready() -> bool {
     false
 }
 
-fn works() -> bool {
+/// Returns whether there is a nightly toolchain with Miri.
+pub fn works() -> bool {
     let mut command = nightly(&["miri", "--version"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())

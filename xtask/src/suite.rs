@@ -11,7 +11,7 @@ use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
 use crate::{
     aarch64, amd_headers, asan, circles, debian, dependencies, disk, dist, docs, flaky, lab, miri,
-    python, stage,
+    python, setup, stage, times,
 };
 
 /// How long all tests may take together, for timeout(1).
@@ -20,6 +20,8 @@ const PATIENCE: &str = "30m";
 /// One step.
 struct Step {
     name: &'static str,
+    /// Whether only `--all` runs it.
+    all: bool,
     run: fn(&mut Downloads) -> Outcome<Done>,
     /// Whether later steps make no sense if this one fails.
     needed: bool,
@@ -39,16 +41,22 @@ enum Done {
 const BESIDE: &[Step] = &[
     Step {
         name: "loom",
+        all: true,
         run: |_| loom(),
         needed: false,
     },
     Step {
         name: "Miri",
-        run: |_| unless_left_out(miri::suite()),
+        all: true,
+        run: |downloads| match downloads.nightly {
+            true => unless_left_out(miri::suite()),
+            false => Ok(Done::LeftOut("--no-nightly".to_owned())),
+        },
         needed: false,
     },
     Step {
         name: "AddressSanitizer",
+        all: true,
         run: |_| unless_left_out(asan::suite()),
         needed: false,
     },
@@ -56,17 +64,14 @@ const BESIDE: &[Step] = &[
 
 const STEPS: &[Step] = &[
     Step {
-        name: "room on disk",
-        run: |_| disk::before_the_suite().map(|()| Done::Passed),
-        needed: true,
-    },
-    Step {
         name: "format",
+        all: false,
         run: |_| passed(cargo(&["fmt", "--all", "--check"])),
         needed: false,
     },
     Step {
         name: "lints",
+        all: false,
         run: |_| {
             let clippy = ["clippy", "--workspace", "--all-targets"];
             let mut command = cargo(&clippy);
@@ -77,11 +82,13 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "import circles",
+        all: false,
         run: |_| circles::circles_task(&[]).map(|()| Done::Passed),
         needed: false,
     },
     Step {
         name: "API documentation",
+        all: false,
         run: |_| {
             let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
             doc.arg("--document-private-items");
@@ -91,37 +98,44 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "documents",
+        all: false,
         run: |_| docs::docs_task(&["--check".to_owned()]).map(|()| Done::Passed),
         needed: false,
     },
     Step {
         name: "dependencies",
+        all: false,
         run: |_| dependencies::weaknesses().map(|()| Done::Passed),
         needed: false,
     },
     Step {
         name: "aarch64 build",
+        all: true,
         run: |_| unless_left_out(aarch64::build()),
         needed: false,
     },
     Step {
         name: "aarch64 tests",
+        all: true,
         run: |_| unless_left_out(aarch64::tests()),
         needed: false,
     },
     Step {
         name: "without assertions",
+        all: true,
         run: |_| without_assertions(),
         needed: false,
     },
     Step {
         name: "loom, Miri, ASan",
+        all: true,
         // AddressSanitizer builds test programs in the directory that is staged from.
         run: |downloads| downloads.wait_for_checks(),
         needed: false,
     },
     Step {
         name: "build",
+        all: false,
         // This builds all that the next steps run. So what is staged is not built a second time
         // with other features of its dependencies. What takes how long is in target/cargo-timings.
         run: |_| {
@@ -136,17 +150,20 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "stage",
+        all: false,
         run: |_| stage::stage_built(Build::Debug).map(|_| Done::Passed),
         needed: true,
     },
     Step {
         name: "what others install",
+        all: false,
         run: |_| dist::of_stage(&dist_directory()).map(|()| Done::Passed),
         // The tests that need this fail by name, and the others can still show something.
         needed: false,
     },
     Step {
         name: "python",
+        all: false,
         run: |downloads| {
             let _ = downloads.wait_for(HEADERS);
             python::ready().map(|_| Done::Passed)
@@ -156,6 +173,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "licences and sources",
+        all: false,
         // With the cargo-deny that the step before installs.
         run: |_| {
             dependencies::rules().map(|checked| match checked {
@@ -167,6 +185,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "gpu-check's statistics",
+        all: false,
         run: |_| {
             let mut python = Command::new("python3");
             let python = python.args(["-B", "-m", "unittest", "test_statistics"]);
@@ -176,14 +195,16 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "AMD's headers, Triton",
+        all: false,
         run: |downloads| {
             let _ = downloads.wait_for(HEADERS);
-            amd_headers()
+            amd_headers(downloads.all)
         },
         needed: false,
     },
     Step {
         name: "lab",
+        all: false,
         run: |downloads| {
             let _ = downloads.wait_for(LAB);
             prepare_lab()
@@ -192,6 +213,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "Debian 12",
+        all: false,
         run: |downloads| {
             let _ = downloads.wait_for(DEBIAN);
             unless_left_out(debian::ready())
@@ -200,7 +222,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
-        run: |_| tests(),
+        all: false,
+        run: |downloads| tests(downloads.all),
         needed: false,
     },
 ];
@@ -212,24 +235,35 @@ const LAB: &[&str] = &["lab", "setup"];
 const DEBIAN: &[&str] = &["debian-12"];
 /// The task that runs [`BESIDE`].
 const CHECKS: &[&str] = &["test", "--beside"];
+/// The same without Miri.
+const CHECKS_STABLE: &[&str] = &["test", "--beside", "--no-nightly"];
 
 /// Tasks that run during the first steps, which compile. Their output goes to files. A step that
 /// needs a download waits for it, and then does itself what is still missing. So nothing depends
 /// on how that task ended.
 struct Downloads {
     running: Vec<(&'static [&'static str], Child, PathBuf)>,
+    /// Whether Miri is wanted.
+    nightly: bool,
+    /// Whether all steps run, and nothing may be left out for want of a package or of a download.
+    all: bool,
 }
 
 impl Downloads {
     /// Begins none.
-    fn none() -> Downloads {
+    fn none(nightly: bool) -> Downloads {
         Downloads {
             running: Vec::new(),
+            nightly,
+            all: true,
         }
     }
 
-    fn start() -> Downloads {
-        let mut tasks = vec![CHECKS, HEADERS];
+    fn start(all: bool, nightly: bool) -> Downloads {
+        let mut tasks = vec![HEADERS];
+        if all {
+            tasks.insert(0, if nightly { CHECKS } else { CHECKS_STABLE });
+        }
         if is_root() {
             tasks.push(DEBIAN);
         }
@@ -252,6 +286,8 @@ impl Downloads {
         });
         Downloads {
             running: running.collect(),
+            nightly,
+            all,
         }
     }
 
@@ -269,7 +305,8 @@ impl Downloads {
 
     /// Waits for the steps of [`BESIDE`].
     fn wait_for_checks(&mut self) -> Outcome<Done> {
-        match self.wait_for(CHECKS) {
+        let task = if self.nightly { CHECKS } else { CHECKS_STABLE };
+        match self.wait_for(task) {
             Some((text, true)) => {
                 let ended = |step: &&Step| text.lines().any(|line| is_row_of(line, step.name));
                 if BESIDE.iter().filter(ended).count() < BESIDE.len() {
@@ -292,7 +329,7 @@ impl Drop for Downloads {
     fn drop(&mut self) {
         for (words, child, log) in &mut self.running {
             let _ = child.wait();
-            if *words == CHECKS {
+            if words.starts_with(CHECKS) {
                 let bytes = std::fs::read(log).unwrap_or_default();
                 print!("{}", String::from_utf8_lossy(&bytes));
             }
@@ -322,11 +359,32 @@ fn unless_left_out(outcome: Outcome<aarch64::LeftOut>) -> Outcome<Done> {
 
 /// Runs `cargo xtask test`.
 pub fn test_task(words: &[String]) -> Outcome<()> {
-    match words {
-        [] => steps(STEPS, &mut Downloads::start()),
-        [word] if word == "--beside" => steps(BESIDE, &mut Downloads::none()),
-        _ => failed("takes no arguments; to run a part, use cargo test -p PACKAGE"),
+    let has = |word: &str| words.iter().any(|given| given == word);
+    let known = ["--all", "--no-nightly", "--set-up-only", "--beside"];
+    if let Some(word) = words.iter().find(|word| !known.contains(&word.as_str())) {
+        return failed(format!(
+            "takes --all, --no-nightly and --set-up-only, not {word}; to run a part: cargo xtask \
+             check, cargo xtask e2e NAME, cargo test -p PACKAGE"
+        ));
     }
+    let (all, nightly) = (has("--all"), !has("--no-nightly"));
+    if has("--beside") {
+        return steps(BESIDE, &mut Downloads::none(nightly));
+    }
+    let began = Instant::now();
+    println!("== set-up");
+    setup::ready(all, all && nightly)?;
+    println!("== the set-up took {:.1} s", began.elapsed().as_secs_f64());
+    if has("--set-up-only") {
+        return Ok(());
+    }
+    let outcome = steps(STEPS, &mut Downloads::start(all, nightly));
+    if !all {
+        println!(
+            "not run: Miri, loom, AddressSanitizer, aarch64 and more, by cargo xtask test --all"
+        );
+    }
+    outcome
 }
 
 /// The text in the summary for a step that was left out.
@@ -349,7 +407,9 @@ fn steps(steps: &[Step], downloads: &mut Downloads) -> Outcome<()> {
     let mut rows: Vec<(&str, String, Duration)> = Vec::new();
     let mut bad = 0;
     let mut stopped = false;
-    for step in steps {
+    let of_all = downloads.all;
+    let steps: Vec<&Step> = steps.iter().filter(|step| of_all || !step.all).collect();
+    for step in &steps {
         if stopped {
             rows.push((step.name, "not run".to_owned(), Duration::ZERO));
             bad += 1;
@@ -377,6 +437,8 @@ fn steps(steps: &[Step], downloads: &mut Downloads) -> Outcome<()> {
     for (name, text, took) in &rows {
         println!("{name:22} {:7.1} s  {text}", took.as_secs_f64());
     }
+    let took: Vec<(&str, Duration)> = rows.iter().map(|(name, _, took)| (*name, *took)).collect();
+    times::keep(&took);
     if bad == 0 {
         Ok(())
     } else {
@@ -407,10 +469,10 @@ fn loom() -> Outcome<Done> {
 
 /// Fetches a big download that few tests need. If it is not demanded and cannot be had, that is
 /// said and the suite goes on.
-fn amd_headers() -> Outcome<Done> {
+fn amd_headers(all: bool) -> Outcome<Done> {
     match amd_headers::ready() {
         Ok(_) => Ok(Done::Passed),
-        Err(failure) if amd_headers::is_demanded() => Err(failure),
+        Err(failure) if all || amd_headers::is_demanded() => Err(failure),
         Err(failure) => {
             eprintln!("{failure}");
             Ok(Done::LeftOut(
@@ -436,9 +498,9 @@ fn prepare_lab() -> Outcome<Done> {
 
 /// Runs the tests. nextest ends each test that hangs (.config/nextest.toml). `cargo test` cannot do
 /// that, so it has one time limit for all tests.
-fn tests() -> Outcome<Done> {
+fn tests(all: bool) -> Outcome<Done> {
     disk::before_the_tests()?;
-    let mut command = if has_subcommand("nextest") {
+    let mut command = if setup::has_subcommand("nextest") {
         let mut nextest = cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]);
         // Tests spend half of their time waiting: for the end of leases, for devices, for the time
         // in which something must not happen.
@@ -460,6 +522,11 @@ fn tests() -> Outcome<Done> {
     let _ = std::fs::remove_file(&left_out);
     command.env("MIDAIR_LEFT_OUT", &left_out);
     what_tests_need(&mut command);
+    if all {
+        command
+            .env("MIDAIR_AMD_HEADERS", "1")
+            .env("MIDAIR_CHROMIUM", "1");
+    }
     flaky::begin();
     let outcome = run(&mut command);
     let second_tries = flaky::end(&mut |binary, test| {
@@ -482,7 +549,7 @@ fn tests() -> Outcome<Done> {
 }
 
 /// Tells a command where tests find what the earlier steps made.
-fn what_tests_need(command: &mut Command) {
+pub fn what_tests_need(command: &mut Command) {
     command
         .env("MIDAIR_STAGE", target_directory().join("stage"))
         .env("MIDAIR_DIST", dist_directory())
@@ -496,14 +563,6 @@ fn what_tests_need(command: &mut Command) {
 /// Returns the directory with what users install, for the suite.
 fn dist_directory() -> PathBuf {
     target_directory().join("dist/suite")
-}
-
-fn has_subcommand(name: &str) -> bool {
-    let found = cargo(&[name, "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    found.is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]
