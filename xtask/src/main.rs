@@ -5,6 +5,7 @@ mod aarch64;
 mod amd_headers;
 mod asan;
 mod book;
+mod check;
 mod circles;
 mod debian;
 mod demo;
@@ -13,6 +14,7 @@ mod disk;
 mod dist;
 mod docs;
 mod documents;
+mod e2e;
 mod environment;
 mod flaky;
 mod fuzz;
@@ -72,6 +74,18 @@ const TASKS: &[Task] = &[
         words: "--notes TAG",
         help: "Print what is published with a release, from CHANGELOG.md; fails where tag, workspace and changelog name different versions",
         run: release::release_task,
+    },
+    Task {
+        name: "check",
+        words: "[--since COMMIT]",
+        help: "Format, lints and unit tests of the packages that changed and of those that depend on them: against the merge base with the main branch, or COMMIT",
+        run: check::check_task,
+    },
+    Task {
+        name: "e2e",
+        words: "NAME",
+        help: "Stage what is stale and run the end-to-end tests with NAME in their names",
+        run: e2e::e2e_task,
     },
     Task {
         name: "test",
