@@ -34,6 +34,7 @@ mod suite;
 mod times;
 mod torture;
 mod vm;
+mod walk;
 mod words;
 #[cfg(test)]
 mod workflows;
@@ -92,6 +93,12 @@ const TASKS: &[Task] = &[
         words: "[--all] [--no-nightly] [--set-up-only]",
         help: "Set up the machine and run the suite; --all: also Miri, loom, AddressSanitizer, aarch64 and the bare machine, as CI does; --no-nightly: without Miri, which needs a nightly toolchain (700 MB)",
         run: suite::test_task,
+    },
+    Task {
+        name: "bare-machine",
+        words: "[--full] [--suite NAME] [--keep]",
+        help: "README's packages and commands on a bare Debian 12, in a root directory below target; the suite there only up to the end of its set-up, or all of it with --full (root; from Debian's mirror)",
+        run: walk::walk_task,
     },
     Task {
         name: "demo",

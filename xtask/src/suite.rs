@@ -11,7 +11,7 @@ use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
 use crate::{
     aarch64, amd_headers, asan, circles, debian, dependencies, disk, dist, docs, flaky, lab, miri,
-    python, setup, stage, times,
+    python, setup, stage, times, walk,
 };
 
 /// How long all tests may take together, for timeout(1).
@@ -224,6 +224,12 @@ const STEPS: &[Step] = &[
         name: "tests",
         all: false,
         run: |downloads| tests(downloads.all),
+        needed: false,
+    },
+    Step {
+        name: "bare machine",
+        all: true,
+        run: |_| unless_left_out(walk::suite()),
         needed: false,
     },
 ];
