@@ -1,0 +1,89 @@
+//! What was recorded.
+
+use crate::error::{Error, Kind};
+use crate::records::{Calls, Copies, Kernels, Markers};
+use midair_output::{Format, Names};
+use midair_results::Opened;
+use midair_session::{Collected, as_real_user};
+use std::path::{Path, PathBuf};
+
+/// A finished recording. Its records are in a file without a name, and are read from there.
+#[derive(Debug)]
+pub struct Recording {
+    pub(crate) opened: Opened,
+    pub(crate) names: Names,
+    warnings: Vec<String>,
+    incomplete: Option<Error>,
+}
+
+impl Recording {
+    pub(crate) fn of(collected: Collected) -> Result<Recording, Error> {
+        let opened = collected.open()?;
+        let (warnings, incomplete) = opened.conclusion();
+        Ok(Recording {
+            opened,
+            names: Names::amd(),
+            warnings,
+            incomplete: incomplete.map(Error::from),
+        })
+    }
+
+    /// Returns the kernels, in the order in which they were collected.
+    pub fn kernels(&self) -> Kernels<'_> {
+        Kernels::of(self)
+    }
+
+    /// Returns the calls of HIP, HSA, CUDA and other libraries.
+    pub fn calls(&self) -> Calls<'_> {
+        Calls::of(self)
+    }
+
+    /// Returns the copies of memory.
+    pub fn copies(&self) -> Copies<'_> {
+        Copies::of(self)
+    }
+
+    /// Returns marks and ranges.
+    pub fn markers(&self) -> Markers<'_> {
+        Markers::of(self)
+    }
+
+    /// Returns how many records there are, with those that only describe others.
+    pub fn records(&self) -> u64 {
+        self.opened.trace().records.records()
+    }
+
+    /// Returns what the user should know about the recording.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Returns why the recording is incomplete, if it is: records were lost, or the process was
+    /// killed.
+    pub fn incomplete(&self) -> Option<&Error> {
+        self.incomplete.as_ref()
+    }
+
+    /// Writes files in this format, whose names begin with `path`, and returns them. They take the
+    /// place of others.
+    ///
+    /// # Errors
+    /// [`Kind::Output`]; then no file is left.
+    pub fn to_file(&self, format: Format, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
+        let path = path.as_ref();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| {
+            Error::new(
+                Kind::Output,
+                format!("{} has no file name in UTF-8", path.display()),
+            )
+        })?;
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let written = as_real_user(|| self.opened.write(format, (directory, name)));
+        let written = written.map_err(|error| Error::new(Kind::Output, error.to_string()))?;
+        Ok(written?)
+    }
+}
