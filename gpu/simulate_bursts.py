@@ -1,6 +1,6 @@
 """What intervals of recordings in bursts hold of a program like mix.cu, without a GPU: `simulate_bursts.py [RUNS]`.
 
-The bursts are placed as crates/rotation does it, and the intervals are those of crates/output/src/bursts.rs; switching takes what it took on an H100. For
+The bursts are placed as crates/analysis/rotation does it, and the intervals are those of crates/formats/output/src/bursts.rs; switching takes what it took on an H100. For
 each limit: how many of the true shares of a session lay in its intervals while what was recorded of a period made them narrower (until the build
 behind 939b7b09), and how many do since it does not.
 """
@@ -36,7 +36,7 @@ KERNELS = ((484, two(200, 1600)), (550, exponential(300)), (875, exponential(120
 
 
 def quantile(degrees):
-    """Student's, as crates/counters has it."""
+    """Student's, as crates/analysis/counters has it."""
     if degrees < 2:
         return 12.7062047
     if degrees < 3:
@@ -77,7 +77,7 @@ def program(seconds, launches, source):
 
 
 def bursts(percent, seconds, source):
-    """Begin of the period, of the burst, their ends: crates/rotation/src/switching.rs."""
+    """Begin of the period, of the burst, their ends: crates/analysis/rotation/src/switching.rs."""
     share, switched, made, now = percent / 100, [], [], 0.0
     while now < seconds * S:
         known = switched[1:][-8:]
@@ -101,7 +101,7 @@ def bursts(percent, seconds, source):
 
 
 def intervals(made, done, narrower):
-    """Each kernel's share and half of its interval: crates/output/src/bursts.rs. None where it was in no burst."""
+    """Each kernel's share and half of its interval: crates/formats/output/src/bursts.rs. None where it was in no burst."""
     times = [launched for launched, _, _ in done]
     sums, squares, products = ([0.0] * len(KERNELS) for _ in range(3))
     whole = whole_squares = variances = their_squares = 0.0

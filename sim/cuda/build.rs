@@ -1,5 +1,5 @@
 //! Generates CUPTI's records, kinds and call numbers as C, from the JSON of its headers. The code
-//! that reads the records in a target has a generator of its own (`crates/abi`), so that an error
+//! that reads the records in a target has a generator of its own (`crates/between/abi`), so that an error
 //! in either makes the tests fail.
 
 use serde_json::Value;

@@ -6,7 +6,7 @@
 //   end enters=N exits=N inner=N foreign=N kernels=N runtimes=N core=N ranges=N wrong=N
 // hipSetDevice(98) makes it stop its context for calls, from within.
 #define _GNU_SOURCE
-#include "../../crates/sdk-control/tests/c/sdk.h"
+#include "../../crates/target/sdk-control/tests/c/sdk.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 // A tool of another vendor, as its users build it: linked with librocprofiler-sdk.so.1, buffers and
 // contexts by AMD's interface. It counts what its buffers bring and appends one line per session to
 // LOG (a path of the target's, given at compile time).
-#include "../../crates/sdk-control/tests/c/sdk.h"
+#include "../../crates/target/sdk-control/tests/c/sdk.h"
 #include <stdio.h>
 
 enum { HIP_RUNTIME = 5, MEMORY_COPY = 10, KERNEL_DISPATCH = 11, LOSSLESS = 2 };

@@ -3,7 +3,7 @@
 // has: 0 rocprofiler_configure alone, 1 also rocprofiler_configure_attach, 2
 // rocprofiler_configure_experimental. Kinds 0 and 2 start their context when they are initialised
 // and never again.
-#include "../../crates/sdk-control/tests/c/sdk.h"
+#include "../../crates/target/sdk-control/tests/c/sdk.h"
 #include <stdio.h>
 #include <string.h>
 

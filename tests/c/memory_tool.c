@@ -3,7 +3,7 @@
 // line per record:
 //   "allocation OPERATION ADDRESS BYTES NODE", "scratch OPERATION BYTES QUEUE FLAGS NODE", "runtime OPERATION VERSION INSTANCE"
 // (NODE -1 for no agent), and at a detach "end WRONG DROPPED".
-#include "../../crates/sdk-control/tests/c/sdk.h"
+#include "../../crates/target/sdk-control/tests/c/sdk.h"
 #include <stdio.h>
 
 enum { SCRATCH_MEMORY = 12, MEMORY_ALLOCATION = 16, RUNTIME_INITIALIZATION = 17, LOSSLESS = 2 };

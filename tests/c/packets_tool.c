@@ -1,6 +1,6 @@
 // packets_tool: a tool that counts on a GPU by AMD's interface, so that its process needs the packets of a counter. Each
 // time that it is asked what to count it appends a line to the file of TOOL_LOG in the process's environment.
-#include "../../crates/sdk-control/tests/c/sdk.h"
+#include "../../crates/target/sdk-control/tests/c/sdk.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

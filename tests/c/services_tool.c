@@ -5,7 +5,7 @@
 //       asked=N kernels=N retired=N wrong=N why=LINE
 // "why" is the line of this file of the first thing that was wrong.
 #define _GNU_SOURCE
-#include "../../crates/sdk-control/tests/c/sdk.h"
+#include "../../crates/target/sdk-control/tests/c/sdk.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

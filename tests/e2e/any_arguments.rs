@@ -1,5 +1,5 @@
 //! Calls every exported function of the SDK's library with any arguments, on five threads, while
-//! midair attaches to the process and detaches (`crates/sdk-so/tests/arguments.c`). Each call
+//! midair attaches to the process and detaches (`crates/exports/sdk-so/tests/arguments.c`). Each call
 //! returns a documented status and never crashes. An attach afterwards records everything.
 
 #[allow(
@@ -9,7 +9,7 @@
     clippy::indexing_slicing,
     reason = "what the library's own tests share"
 )]
-#[path = "../../crates/sdk-so/tests/common/arguments.rs"]
+#[path = "../../crates/exports/sdk-so/tests/common/arguments.rs"]
 mod common;
 
 use common::{api, compile_with, functions, values};

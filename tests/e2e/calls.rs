@@ -11,9 +11,11 @@ use midair_tests::target::until;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// AMD's own output for the same runtimes.
-const HIP_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_hip_api_trace.csv");
-const HSA_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_hsa_api_trace.csv");
-const JSON_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_results.json");
+const HIP_GOLDEN: &str =
+    include_str!("../../crates/formats/output/tests/golden/r_hip_api_trace.csv");
+const HSA_GOLDEN: &str =
+    include_str!("../../crates/formats/output/tests/golden/r_hsa_api_trace.csv");
+const JSON_GOLDEN: &str = include_str!("../../crates/formats/output/tests/golden/r_results.json");
 
 fn start(lab: &Lab) -> Result<Caller> {
     Caller::start(Caller::command(lab)?.env("MODEL_KERNEL_NS", 2_000))

@@ -248,7 +248,7 @@ fn the_whole_panel_in_one_attach_has_the_models_values() -> Result<()> {
         wrong.len()
     );
     // The metrics of one attach depend on each other: if the truth lies in one interval, it lies in
-    // the intervals of related metrics, too. `crates/compute/tests/intervals.rs` checks over many
+    // the intervals of related metrics, too. `crates/analysis/compute/tests/intervals.rs` checks over many
     // attaches how often intervals hold the truth.
     assert!(compared > 250, "{compared} values: {said}");
     assert!(

@@ -1,5 +1,5 @@
 //! The files of counters in all formats. Those of a program that is started: against what AMD's tool
-//! wrote for the same program (`crates/output/tests/golden/pmc`), against each other, and by other
+//! wrote for the same program (`crates/formats/output/tests/golden/pmc`), against each other, and by other
 //! readers: Python's SQLite and Perfetto's messages. Those of an attach: against each other.
 
 use crate::counters::{attach, begin, end, files, program};
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const CSV_GOLDEN: &str =
-    include_str!("../../crates/output/tests/golden/pmc/r_counter_collection.csv");
-const JSON_GOLDEN: &str = include_str!("../../crates/output/tests/golden/pmc/results.json");
-const ROCPD_GOLDEN: &str = include_str!("../../crates/output/tests/golden/pmc/rocpd.json");
+    include_str!("../../crates/formats/output/tests/golden/pmc/r_counter_collection.csv");
+const JSON_GOLDEN: &str = include_str!("../../crates/formats/output/tests/golden/pmc/results.json");
+const ROCPD_GOLDEN: &str = include_str!("../../crates/formats/output/tests/golden/pmc/rocpd.json");
 
 /// Columns of a row that do not depend on when and where a program ran.
 const OF_KERNELS: [&str; 9] = [

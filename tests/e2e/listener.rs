@@ -42,7 +42,7 @@ pub fn preloaded(dir: &Path) -> Result<PathBuf> {
 /// Builds a program that starts another one under a filter which forbids whatever a tracer needs.
 pub fn without_ptrace(dir: &Path) -> Result<PathBuf> {
     let jail = dir.join("without_ptrace");
-    let source = workspace().join("crates/inject/tests/c/without_ptrace.c");
+    let source = workspace().join("crates/attacher/inject/tests/c/without_ptrace.c");
     compile::build(&["cc"], &source, &jail, &[], text)?;
     Ok(jail)
 }

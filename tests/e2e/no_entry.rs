@@ -179,8 +179,8 @@ fn window(midair: &[(&str, &str)], model: &[(&str, &str)]) -> Result<()> {
 }
 
 fn rows_of_the_database(kit: &Kit, expected: usize) -> Result<()> {
-    let reader =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../crates/formats/output/tests/files/rocpd_reader.py");
     let mut python = Command::new("python3");
     python
         .arg("-B")

@@ -17,8 +17,8 @@ use std::process::Command;
 
 /// Returns what Python's SQLite finds in a file, and its answers to queries.
 pub fn reader(file: &Path, queries: &[&str]) -> Result<Value> {
-    let script =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../crates/formats/output/tests/files/rocpd_reader.py");
     let mut python = Command::new("python3");
     python.arg("-B").arg(script).arg(file).args(queries);
     let exit = run(python, PATIENCE)?.success()?;

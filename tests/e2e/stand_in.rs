@@ -291,8 +291,8 @@ fn databases_and_perfetto_traces_name_both_gpus() -> Result<()> {
         ways.insert((named(1), named(2), bytes), 2);
     }
 
-    let reader =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../crates/formats/output/tests/files/rocpd_reader.py");
     let mut python3 = Command::new("python3");
     python3.arg("-B").arg(reader).arg(traced.file("results.db"));
     python3.args([

@@ -158,8 +158,8 @@ fn with_code(exit: &Exit, code: i32) -> Result<()> {
 
 /// Returns what Python's SQLite answers to a query.
 fn ask(file: &Path, query: &str) -> Result<Vec<Value>> {
-    let script =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../crates/formats/output/tests/files/rocpd_reader.py");
     let mut python = Command::new("python3");
     python.arg("-B").arg(script).arg(file).arg(query);
     let exit = run(python, PATIENCE)?.success()?;

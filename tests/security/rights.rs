@@ -1,7 +1,7 @@
 //! A user of a midair with raised rights, and programs that raise their own rights between two
 //! checks.
 //!
-//! The engine's part of this is in `crates/inject/tests/it`: `ends::raises_its_rights`,
+//! The engine's part of this is in `crates/attacher/inject/tests/it`: `ends::raises_its_rights`,
 //! `ends::becomes_another_user`, `watch::an_attacher_that_is_stopped_lets_go`.
 
 use crate::commands::HELPERS;

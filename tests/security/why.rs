@@ -12,7 +12,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long it may look: what each kind of structure may take (`crates/why`), on a busy machine.
+/// How long it may look: what each kind of structure may take (`crates/attacher/why`), on a busy machine.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The most memory of midair, in MiB.
 const MOST: i64 = 400;

@@ -22,7 +22,7 @@ pub fn docs_task(words: &[String]) -> Outcome<()> {
 
 /// Around the table of commands in SECURITY.md.
 const COMMANDS: [&str; 2] = [
-    "<!-- commands: made by `cargo xtask docs` from crates/settings/src/commands.rs -->\n",
+    "<!-- commands: made by `cargo xtask docs` from crates/between/settings/src/commands.rs -->\n",
     "<!-- end of commands -->",
 ];
 

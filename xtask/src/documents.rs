@@ -399,11 +399,11 @@ fn exit_codes(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
             .collect()
     });
     let source = sources.iter().find(|source| {
-        source.text.contains("pub enum Kind {") && source.path.starts_with("crates/failure")
+        source.text.contains("pub enum Kind {") && source.path.starts_with("crates/between/failure")
     });
     let Some((_, body)) = source.and_then(|source| source.text.split_once("kinds! {")) else {
         return mistakes.push(
-            "crates/failure: no enum Kind is found, whose exit codes docs/exit-codes.md describes"
+            "crates/between/failure: no enum Kind is found, whose exit codes docs/exit-codes.md describes"
                 .to_owned(),
         );
     };
@@ -415,7 +415,7 @@ fn exit_codes(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     known.insert(0);
     for code in known.symmetric_difference(&written) {
         mistakes.push(format!(
-            "docs/exit-codes.md and crates/failure do not agree about exit code {code}"
+            "docs/exit-codes.md and crates/between/failure do not agree about exit code {code}"
         ));
     }
 }

@@ -202,6 +202,11 @@ const VARIABLES: &[Variable] = &[
         "1: leave out tests in the lab",
     ),
     (
+        "MIDAIR_SKIP_WALK",
+        Use::Suite,
+        "1: leave out the walk on a bare Debian",
+    ),
+    (
         "MIDAIR_STAGE",
         Use::Suite,
         "directory of the staged programs and libraries; default `target/stage`",

@@ -67,7 +67,7 @@ const PARTS: &[Part] = &[
     Part {
         name: "settings",
         package: "midair-settings",
-        root: "crates/settings/src/lib.rs",
+        root: "crates/between/settings/src/lib.rs",
         beside: None,
         files: &[],
         programs: ALL,
@@ -76,7 +76,7 @@ const PARTS: &[Part] = &[
     Part {
         name: "record",
         package: "midair-record",
-        root: "crates/record/src/lib.rs",
+        root: "crates/between/record/src/lib.rs",
         beside: None,
         files: &[],
         programs: ALL,
@@ -85,7 +85,7 @@ const PARTS: &[Part] = &[
     Part {
         name: "output",
         package: "midair-output",
-        root: "crates/output/src/lib.rs",
+        root: "crates/formats/output/src/lib.rs",
         beside: None,
         files: &[],
         programs: ALL,
@@ -94,7 +94,7 @@ const PARTS: &[Part] = &[
     Part {
         name: "demangle",
         package: "midair-demangle",
-        root: "crates/demangle/src/lib.rs",
+        root: "crates/formats/demangle/src/lib.rs",
         beside: Some("midair-output"),
         files: &[],
         programs: ALL,
@@ -103,7 +103,7 @@ const PARTS: &[Part] = &[
     Part {
         name: "register",
         package: "midair-register",
-        root: "crates/register/src/lib.rs",
+        root: "crates/target/register/src/lib.rs",
         beside: Some("midair-register-so"),
         files: &[],
         programs: ALL,
@@ -112,9 +112,9 @@ const PARTS: &[Part] = &[
     Part {
         name: "decode",
         package: "midair-cuda",
-        root: "crates/cuda/src/lib.rs",
+        root: "crates/target/cuda/src/lib.rs",
         beside: None,
-        files: &["crates/cuda/src/cupti/decode.rs"],
+        files: &["crates/target/cuda/src/cupti/decode.rs"],
         programs: &["--lib", "--test", "records"],
         // Each of these needs a process of its own.
         skip: &["session::", "watch::", "work::"],
@@ -122,18 +122,18 @@ const PARTS: &[Part] = &[
     Part {
         name: "rights",
         package: "midair-session",
-        root: "crates/session/src/lib.rs",
+        root: "crates/attacher/session/src/lib.rs",
         beside: None,
-        files: &["crates/session/src/rights.rs"],
+        files: &["crates/attacher/session/src/rights.rs"],
         programs: UNIT,
         skip: &[],
     },
     Part {
         name: "tree",
         package: "midair-session",
-        root: "crates/session/src/lib.rs",
+        root: "crates/attacher/session/src/lib.rs",
         beside: None,
-        files: &["crates/session/src/tree/*.rs"],
+        files: &["crates/attacher/session/src/tree/*.rs"],
         programs: UNIT,
         skip: &[],
     },

@@ -455,7 +455,7 @@ fn steps(steps: &[Step], downloads: &mut Downloads) -> Outcome<()> {
     }
 }
 
-/// Tests the lock-free types of crates/lockfree under every interleaving. It has a target directory
+/// Tests the lock-free types of crates/target/lockfree under every interleaving. It has a target directory
 /// of its own, since the flag makes different builds of every dependency.
 fn loom() -> Outcome<Done> {
     let mut command = cargo(&[

@@ -12,7 +12,7 @@
 // At the end: how often each function was called.
 extern "C" {
 #include "../../c/kit.h"
-#include "../../../crates/sdk-control/tests/c/sdk.h"
+#include "../../../crates/target/sdk-control/tests/c/sdk.h"
 typedef rocprofiler_tool_configure_result_t *configure_function(uint32_t, const char *, uint32_t, rocprofiler_client_id_t *);
 int rocprofiler_force_configure(configure_function *);
 int rocprofiler_set_api_table(const char *, uint64_t, uint64_t, void **, uint64_t);

@@ -1,7 +1,7 @@
 // A tool that misbehaves once: at STAGE it does DEED (both given at compile time). It is otherwise a
 // tool as any, with a buffer and callbacks. It appends a line to LOG before its deed, and at finalize.
 extern "C" {
-#include "../../../crates/sdk-control/tests/c/sdk.h"
+#include "../../../crates/target/sdk-control/tests/c/sdk.h"
 int rocprofiler_force_configure(rocprofiler_tool_configure_result_t *(*)(uint32_t, const char *, uint32_t, rocprofiler_client_id_t *));
 __attribute__((visibility("default"))) rocprofiler_tool_configure_result_t *rocprofiler_configure(uint32_t, const char *, uint32_t, rocprofiler_client_id_t *);
 __attribute__((visibility("default"))) rocprofiler_tool_configure_attach_result_t *rocprofiler_configure_attach(uint32_t, const char *, uint32_t, rocprofiler_client_id_t *);

@@ -1,6 +1,6 @@
 // A tool that is not linked with the SDK, and has no rocprofiler_configure_attach. Its context has no services. With MISSING it
 // also calls a function that no library has.
-#include "../../../crates/sdk-control/tests/c/sdk.h"
+#include "../../../crates/target/sdk-control/tests/c/sdk.h"
 
 extern void no_such_function(void);
 

@@ -2,7 +2,7 @@
 
 use midair_why::image;
 
-/// The most bytes that are read of one kind of structure (`crates/why/src/image.rs`).
+/// The most bytes that are read of one kind of structure (`crates/attacher/why/src/image.rs`).
 const READ: usize = 1 << 20;
 /// The most reads of one kind.
 const READS: usize = 4096;

@@ -400,7 +400,7 @@ fn memory_that_why_looks_at() {
 #[test]
 fn records_become_files() {
     let recordings = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../crates/output/tests/recordings");
+        .join("../../crates/formats/output/tests/recordings");
     let real = ["hip.bin", "odd.bin", "cuda_odd.bin"]
         .map(|name| std::fs::read(recordings.join(name)).unwrap());
     let real = real.map(|bytes| bytes[..bytes.len().min(8 << 10)].to_vec());

@@ -16,7 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-// As crates/record has them: the layout of the spool and the kinds of records.
+// As crates/between/record has them: the layout of the spool and the kinds of records.
 enum { CHUNK = 65536, CHUNK_HEAD = 64, CHUNKS_AT = 40, CHUNK_COUNT = 48, FREE = 0, OPEN = 1, SEALED = 2 };
 enum { CODE_OBJECT = 129, KERNEL_SYMBOL = 130, LARGEST_ID = (1 << 18) - 1 };
 enum { KERNEL_DISPATCH = 9 };  // Its position in the table of domains.

@@ -158,7 +158,7 @@ static void map_fault(char *at) {
   need(ioctl(faults, UFFDIO_REGISTER, &range) == 0, "its range");
 }
 
-// The head of a boot block (crates/record/src/boot.rs).
+// The head of a boot block (crates/between/record/src/boot.rs).
 enum { OPEN = 2, PARKED = 4 };
 typedef struct {
   char magic[8];

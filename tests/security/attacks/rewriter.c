@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-// As crates/record has them: `Head` and `ChunkHead`.
+// As crates/between/record has them: `Head` and `ChunkHead`.
 enum { HEAD = 4096, CHUNK = 65536, FREE = 0, OPEN = 1 };
 enum { MAGIC = 0, VERSION = 8, HEAD_SIZE = 12, TOTAL_SIZE = 16, SETTINGS_AT = 24, SETTINGS_LEN = 32, CHUNKS_AT = 40 };
 enum { CHUNK_COUNT = 48, SESSION = 56, DRAIN_MS = 64, LEASE_MS = 68, COMMAND = 72, STATE = 76, LEASE_TICK = 80, CLAIM = 96 };

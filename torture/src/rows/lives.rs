@@ -122,7 +122,7 @@ mod tests {
     fn the_drivers_are_where_they_are_looked_for() {
         for (_, name, [package, module]) in DRIVERS {
             let crate_name = package.trim_start_matches("midair-");
-            let file = format!("crates/{crate_name}/tests/it/{module}.rs");
+            let file = format!("crates/attacher/{crate_name}/tests/it/{module}.rs");
             assert!(workspace().join(&file).is_file(), "{name}: {file}");
         }
     }

@@ -33,9 +33,9 @@ fn seeds(name: &str) -> &'static [&'static str] {
         ],
         "elf" | "unwind" => &["/bin/true"],
         "records" | "results" => &[
-            "crates/output/tests/recordings/hip.bin",
-            "crates/output/tests/recordings/odd.bin",
-            "crates/output/tests/recordings/cuda_odd.bin",
+            "crates/formats/output/tests/recordings/hip.bin",
+            "crates/formats/output/tests/recordings/odd.bin",
+            "crates/formats/output/tests/recordings/cuda_odd.bin",
         ],
         _ => &[],
     }

@@ -224,7 +224,7 @@ fn make_sessions() -> Outcome<()> {
     Ok(())
 }
 
-/// The module of a file: `crates/output/src/html/rows.rs` is `html::rows`.
+/// The module of a file: `crates/formats/output/src/html/rows.rs` is `html::rows`.
 fn module(file: &str) -> String {
     let below = file.split_once("/src/").map_or(file, |(_, below)| below);
     let below = below.strip_suffix(".rs").unwrap_or(below);
@@ -342,9 +342,9 @@ mod tests {
     #[test]
     fn modules() {
         for (file, wanted) in [
-            ("crates/output/src/html/rows.rs", "html::rows"),
-            ("crates/session/src/tree/mod.rs", "tree"),
-            ("crates/output/src/csv.rs", "csv"),
+            ("crates/formats/output/src/html/rows.rs", "html::rows"),
+            ("crates/attacher/session/src/tree/mod.rs", "tree"),
+            ("crates/formats/output/src/csv.rs", "csv"),
         ] {
             assert_eq!(module(file), wanted);
         }
@@ -369,10 +369,10 @@ mod tests {
             left_out: 0,
         };
         // The last one would be too much.
-        assert_eq!(tests.of(7, "crates/output/src/csv.rs"), [1, 2, 0]);
-        assert!(tests.of(8, "crates/output/src/csv.rs").is_empty());
+        assert_eq!(tests.of(7, "crates/formats/output/src/csv.rs"), [1, 2, 0]);
+        assert!(tests.of(8, "crates/formats/output/src/csv.rs").is_empty());
         tests.leave_out(&BTreeSet::from(["csv_more::a".to_owned()]));
-        assert_eq!(tests.of(7, "crates/output/src/csv.rs"), [1, 0, 3]);
+        assert_eq!(tests.of(7, "crates/formats/output/src/csv.rs"), [1, 0, 3]);
     }
 
     #[test]
