@@ -52,8 +52,8 @@ pub(crate) fn limits(agent: &Agent) -> [(&'static str, u64); 8] {
         ("family_id", agent.family_id.into()),
         ("workgroup_max_size", agent.workgroup_max_size.into()),
         ("grid_max_size", agent.grid_max_size.into()),
-        ("local_mem_size", agent.local_mem_size.into()),
-        ("hive_id", agent.hive_id.into()),
-        ("gpu_id", agent.gpu_id.into()),
+        ("local_mem_size", agent.local_mem_size),
+        ("hive_id", agent.hive_id),
+        ("gpu_id", agent.gpu_id),
     ]
 }
