@@ -6,6 +6,8 @@
 set -euo pipefail
 PROJECT=$1 ROOT=$2 SUITE=$3 MIRROR=$4 RUST=$5; shift 5
 export LC_ALL=C
+# At its own path: a toolchain there can be a link to another one by its whole path.
+rustup=$(readlink -f "$RUST/rustup")
 began=$SECONDS
 took() { echo "-- $1: $((SECONDS - began)) s"; began=$SECONDS; }
 
@@ -20,7 +22,7 @@ for proxy in /etc/apt/apt.conf.d/*proxy*; do [ ! -e "$proxy" ] || cp "$proxy" "$
 
 # A process in the root, with nothing of this machine's environment but how to reach the network.
 variables=(HOME=/root "PATH=/root/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-  RUSTUP_HOME=/opt/rustup TERM=dumb)
+  "RUSTUP_HOME=$rustup" TERM=dumb)
 for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
   [ -z "${!name-}" ] || variables+=("$name=${!name}")
 done
@@ -36,9 +38,9 @@ fi
 took "gcc and certificates by apt"
 
 # Rust, as rustup leaves it. Toolchains are read only: nothing in the root changes this machine.
-mkdir -p "$ROOT/opt/rustup" "$ROOT/root/.cargo/bin" "$ROOT/root/midair"
-mount --bind "$RUST/rustup" "$ROOT/opt/rustup"
-mount -o remount,bind,ro "$ROOT/opt/rustup"
+mkdir -p "$ROOT$rustup" "$ROOT/root/.cargo/bin" "$ROOT/root/midair"
+mount --bind "$rustup" "$ROOT$rustup"
+mount -o remount,bind,ro "$ROOT$rustup"
 for program in cargo rustc rustdoc rustup rustfmt cargo-fmt cargo-clippy clippy-driver cargo-miri; do
   [ ! -e "$RUST/cargo/bin/$program" ] || cp -L "$RUST/cargo/bin/$program" "$ROOT/root/.cargo/bin/"
 done
