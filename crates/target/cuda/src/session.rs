@@ -226,6 +226,11 @@ impl Session {
         for wanted in choice.activities() {
             match cupti.enable(wanted) {
                 Ok(()) => {
+                    if self.enabled.is_empty() {
+                        // It makes its key at its first use. A thread that ends before the gate is
+                        // there is not seen by the next hold.
+                        self.watch_thread_ends();
+                    }
                     self.enabled.push(wanted);
                     if self.on_since == 0 {
                         self.on_since = now();
@@ -247,7 +252,6 @@ impl Session {
         drop(held);
         // CUPTI may take another clock when it is used again.
         self.read_clocks();
-        // It makes them at its first use.
         self.watch_thread_ends();
         self.leave_calls_out(choice);
         if let (true, Some((what, why))) = (self.enabled.is_empty(), last) {
@@ -281,9 +285,13 @@ impl Session {
 
     /// Finds the destructors by which CUPTI notices that a thread ends.
     fn watch_thread_ends(&mut self) {
-        // One watch at a time.
-        self.thread_ends = None;
-        self.thread_ends = Some(ThreadEnds::watch(self.cupti.functions().finalize as usize));
+        let function = self.cupti.functions().finalize as usize;
+        // A key that has its gate keeps it. What fails is final: the keys are too many, or not shown.
+        self.thread_ends = Some(match self.thread_ends.take() {
+            Some(Ok(mut ends)) => ends.watch_more(function).map(|()| ends),
+            Some(Err(why)) => Err(why),
+            None => ThreadEnds::watch(function),
+        });
     }
 
     /// Holds the threads that end, while CUPTI is switched or finalized.

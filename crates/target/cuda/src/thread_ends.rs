@@ -89,17 +89,32 @@ impl ThreadEnds {
     /// # Errors
     /// Says why that is not possible; then nothing is changed.
     pub fn watch(function: usize) -> Result<ThreadEnds, &'static str> {
+        let mut ends = ThreadEnds { gates: Vec::new() };
+        ends.watch_more(function)?;
+        Ok(ends)
+    }
+
+    /// Puts gates in front of destructors in that code that have none yet. The others keep theirs:
+    /// a thread that ends meanwhile finds no destructor without a gate that had one before.
+    ///
+    /// # Errors
+    /// As [`ThreadEnds::watch`]; the gates so far stay.
+    pub fn watch_more(&mut self, function: usize) -> Result<(), &'static str> {
         let keys = keys().ok_or("the C library does not show its table of thread-specific keys")?;
         let code = Segment::of(function);
         let code = code.start..code.start + code.bytes;
         PROCESS.store(std::process::id(), SeqCst);
-        let mut ends = ThreadEnds { gates: Vec::new() };
         for (index, key) in keys.iter().enumerate() {
             let (sequence, original) = (key.sequence.load(SeqCst), key.destructor.load(SeqCst));
-            if sequence % 2 == 0 || !code.contains(&original) {
+            let has_gate = || {
+                FUNCTIONS
+                    .iter()
+                    .any(|gate| *gate as *const () as usize == original)
+            };
+            if sequence % 2 == 0 || !code.contains(&original) || has_gate() {
                 continue;
             }
-            if ends.gates.len() == MOST_KEYS {
+            if self.gates.len() == MOST_KEYS {
                 return Err("CUPTI has more keys for threads than are known");
             }
             let number = NEXT.fetch_add(1, SeqCst) % GATES;
@@ -114,10 +129,10 @@ impl ThreadEnds {
                 .compare_exchange(original, ours, SeqCst, SeqCst)
                 .is_ok()
             {
-                ends.gates.push(number);
+                self.gates.push(number);
             }
         }
-        Ok(ends)
+        Ok(())
     }
 
     /// Holds the threads that end from now on, and waits for those that are in a destructor.

@@ -150,6 +150,25 @@ fn a_thread_that_stays_in_the_destructor_cannot_be_held() {
 }
 
 #[test]
+fn a_further_watch_keeps_the_gates_and_adds_those_of_new_keys() {
+    let _alone = alone();
+    let key = Owned::new();
+    let mut ends = watch();
+    let (gate, gates) = (destructor(&key), ends.gates.len());
+    assert_ne!(gate, destroy as *const () as usize);
+    let later = Owned::new();
+    ends.watch_more(destroy as *const () as usize).unwrap();
+    assert_eq!(destructor(&key), gate);
+    assert_ne!(destructor(&later), destroy as *const () as usize);
+    assert_eq!(ends.gates.len(), gates + 1);
+    drop(ends);
+    for key in [key, later] {
+        assert_eq!(destructor(&key), destroy as *const () as usize);
+        key.delete();
+    }
+}
+
+#[test]
 fn a_key_that_has_a_new_owner_keeps_its_destructor() {
     let _alone = alone();
     let key = Owned::new();
