@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Kind};
 use crate::records::{Calls, Copies, Kernels, Markers};
+use midair_failure::Failure;
 use midair_output::{Format, Names};
 use midair_results::Opened;
 use midair_session::{Collected, as_real_user};
@@ -17,14 +18,15 @@ pub struct Recording {
 }
 
 impl Recording {
-    pub(crate) fn of(collected: Collected) -> Result<Recording, Error> {
+    /// Opens what was collected. `failed` is why collecting ended early, if it did.
+    pub(crate) fn of(collected: Collected, failed: Option<Failure>) -> Result<Recording, Error> {
         let opened = collected.open()?;
         let (warnings, incomplete) = opened.conclusion();
         Ok(Recording {
             opened,
             names: Names::amd(),
             warnings,
-            incomplete: incomplete.map(Error::from),
+            incomplete: failed.or(incomplete).map(Error::from),
         })
     }
 
@@ -58,8 +60,8 @@ impl Recording {
         &self.warnings
     }
 
-    /// Returns why the recording is incomplete, if it is: records were lost, or the process was
-    /// killed.
+    /// Returns why the recording is incomplete, if it is: records were lost, could not be stored, or
+    /// the process was killed.
     pub fn incomplete(&self) -> Option<&Error> {
         self.incomplete.as_ref()
     }

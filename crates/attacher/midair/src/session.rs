@@ -12,13 +12,16 @@ use std::time::{Duration, Instant};
 /// for five seconds.
 const EACH: Duration = Duration::from_millis(100);
 
+/// What the thread returns: the records, and why collecting ended early, if it did.
+type Gathered = Result<(Collected, Option<Failure>), Failure>;
+
 /// A process that is being recorded. A thread collects the records. When this is dropped, the
 /// process is detached from and the records are lost.
 #[derive(Debug)]
 pub struct Session {
     /// Ends the thread when it is dropped.
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<Result<Collected, Failure>>>,
+    thread: Option<JoinHandle<Gathered>>,
 }
 
 impl Session {
@@ -56,7 +59,8 @@ impl Session {
                 "the thread that collects records ended",
             ));
         };
-        Recording::of(collected?)
+        let (collected, failed) = collected?;
+        Recording::of(collected, failed)
     }
 
     /// Detaches.
@@ -82,19 +86,24 @@ fn collect(
     mut session: midair_session::Session,
     duration: Option<Duration>,
     stopped: &Receiver<()>,
-) -> Result<Collected, Failure> {
+) -> Gathered {
     // A duration that exceeds the clock's range never ends.
     let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
     // A failed poll is followed by a detach: the process must be free.
-    while let Ok(Event::Running { .. }) = session.poll() {
+    let failed = loop {
+        match session.poll() {
+            Ok(Event::Running { .. }) => {}
+            Ok(_) => break None,
+            Err(failure) => break Some(failure),
+        }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
-            break;
+            break None;
         }
         match stopped.recv_timeout(EACH.min(left.unwrap_or(EACH))) {
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => break None,
         }
-    }
-    session.detach()
+    };
+    session.detach().map(|collected| (collected, failed))
 }
