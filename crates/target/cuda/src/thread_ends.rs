@@ -94,8 +94,8 @@ impl ThreadEnds {
         Ok(ends)
     }
 
-    /// Puts gates in front of destructors in that code that have none yet. The others keep theirs:
-    /// a thread that ends meanwhile finds no destructor without a gate that had one before.
+    /// Puts gates in front of those destructors in that code that have none yet. Each gate so far
+    /// stays where it is, so that a thread that ends meanwhile passes it.
     ///
     /// # Errors
     /// As [`ThreadEnds::watch`]; the gates so far stay.
@@ -106,6 +106,7 @@ impl ThreadEnds {
         PROCESS.store(std::process::id(), SeqCst);
         for (index, key) in keys.iter().enumerate() {
             let (sequence, original) = (key.sequence.load(SeqCst), key.destructor.load(SeqCst));
+            // Only where the gates lie in the same code, as in the tests.
             let has_gate = || {
                 FUNCTIONS
                     .iter()
