@@ -61,7 +61,7 @@ impl Amd {
         Ok(Amd {
             injector: host_program("amd_injector").map_err(|error| error.to_string())?,
             version: format!(
-                "AMD's {name} (Debian's package), by AMD's protocol as a client of ours speaks it"
+                "AMD's {name} (Debian's package), by torture's client of AMD's protocol"
             ),
         })
     }

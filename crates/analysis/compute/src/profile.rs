@@ -198,7 +198,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let counters = midair_failure::plain::counted(counters, "counter", "counters");
     console.note(&match plan.groups.len() {
         1 => format!("{counters} in one group"),
-        groups => format!("{counters} in {groups} groups that take turns"),
+        groups => format!("{counters}, multiplexed in {groups} groups"),
     });
     let out = directory.join("out/pmc_1");
     files::make(&out)?;
