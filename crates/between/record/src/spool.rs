@@ -42,7 +42,7 @@ pub const CHUNK: usize = if cfg!(miri) { 4 * 1024 } else { 64 * 1024 };
 /// Default size of a spool in bytes.
 pub const DEFAULT_SIZE: usize = 64 * 1024 * 1024;
 /// Bytes kept for settings.
-pub const SETTINGS: usize = 256 * 1024;
+pub const SETTINGS: usize = if cfg!(miri) { 8 * 1024 } else { 256 * 1024 };
 /// Bytes of [`Head`].
 pub const HEAD: usize = 4096;
 
