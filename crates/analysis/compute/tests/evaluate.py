@@ -7,18 +7,21 @@ Writes a JSON object to standard output: by form and unit, by metric's number an
 import ast
 import json
 import math
+import re
 import sys
 
 import numpy as np
 import pandas as pd
 
+QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 WORDS = ("xfer", "coherency", "type", "transaction", "unit")
 
 
 class Evaluation:
-    def __init__(self, facts, frame, properties, unit):
+    def __init__(self, facts, frame, properties, unit, shared):
         self.facts, self.frame, self.properties, self.unit = facts, frame, properties, unit
-        self.trees, self.known = {}, {}
+        # `shared` has the values of what is the same in every unit.
+        self.trees, self.known, self.values, self.shared = {}, {}, {}, shared
 
     def tree(self, text):
         if text not in self.trees:
@@ -26,7 +29,21 @@ class Evaluation:
         return self.trees[text]
 
     def text(self, text, level):
-        return self.value(self.tree(text), level)
+        return self.once(text, level, lambda: self.value(self.tree(text), level))
+
+    def quantiles(self, text, level):
+        return self.once(text, (level, "quantiles"), lambda: list(self.text(text, level).quantile(list(QUANTILES))))
+
+    def once(self, text, key, compute):
+        # Most metrics are the same in both forms, and many in all units.
+        values = self.values if self.has_unit(text) else self.shared
+        if (text, key) not in values:
+            values[text, key] = compute()
+        return values[text, key]
+
+    def has_unit(self, text):
+        names = set(re.findall(r"\$(\w+)", text))
+        return "denom" in names or any(self.has_unit(self.facts["builtins"][name]) for name in names if name in self.facts["builtins"])
 
     def variable(self, name, level):
         if name == "denom":
@@ -131,10 +148,10 @@ def main():
     except FileNotFoundError:
         newer = {}
     own = [m for table in newer.values() for m in table if "values" in m]
-    out = {}
+    out, shared = {}, {}
     with np.errstate(all="ignore"):
         for unit in facts["denominators"]:
-            it = Evaluation(facts, frame, given["properties"], unit)
+            it = Evaluation(facts, frame, given["properties"], unit, shared)
             for form in ("values", "sum_form"):
                 values = out.setdefault(f"{form} {unit}", {})
                 for row in rows + (own if form == "sum_form" else []):
@@ -152,9 +169,8 @@ def main():
                             if column != "expr":
                                 values[key] = number(lambda: it.text(here, level))
                                 continue
-                            all_of_it = it.text(here, level)
-                            for q in (0, 0.25, 0.5, 0.75, 1):
-                                values[f"{key} {q}"] = number(lambda: all_of_it.quantile(q))
+                            for q, value in zip(QUANTILES, it.quantiles(here, level)):
+                                values[f"{key} {q}"] = number(lambda: value)
     json.dump(out, sys.stdout)
 
 
