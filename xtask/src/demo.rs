@@ -52,7 +52,7 @@ pub fn demo_task(words: &[String]) -> Outcome<()> {
         "building midair's HIP side and the stand-in runtimes; the first time this takes about seven \
          minutes on two processors (cargo xtask stage builds the rest, too)"
     );
-    let prefix = stage::stage_demo()?;
+    let prefix = stage::stage_demo(stage::Build::Debug)?;
     let mut demo = Command::new(stage::staged_program(&prefix, "midair")?);
     let results = target_directory().join("demo");
     run(demo.arg("demo").args(words).arg("-d").arg(results))

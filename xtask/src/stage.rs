@@ -85,8 +85,13 @@ pub fn install_task(words: &[String]) -> Outcome<()> {
 
 /// Builds and stages. Returns the prefix.
 pub fn stage(build: Build) -> Outcome<PathBuf> {
+    compile(build, PACKAGES)?;
+    stage_built(build)
+}
+
+fn compile(build: Build, packages: &[&str]) -> Outcome<()> {
     let mut command = cargo(&["build"]);
-    for package in PACKAGES {
+    for package in packages {
         command.args(["--package", package]);
     }
     match build {
@@ -108,20 +113,19 @@ pub fn stage(build: Build) -> Outcome<PathBuf> {
             }
         }
     }
-    run(&mut command)?;
-    stage_built(build)
+    run(&mut command)
 }
 
 /// Builds only what `midair demo` needs, and lays it out in a directory of its own. Returns that.
-pub fn stage_demo() -> Outcome<PathBuf> {
-    let mut command = cargo(&["build"]);
-    for package in PACKAGES_OF_DEMO {
-        command.args(["--package", package]);
-    }
-    run(&mut command)?;
+pub fn stage_demo(build: Build) -> Outcome<PathBuf> {
+    compile(build, PACKAGES_OF_DEMO)?;
     let (built, prefix) = (
-        target_directory().join("debug"),
-        target_directory().join("demo-stage"),
+        built_directory(build),
+        target_directory().join(match build {
+            Build::Debug => "demo-stage",
+            Build::Release => "demo-stage-release",
+            Build::Unchecked => "demo-stage-unchecked",
+        }),
     );
     let items = ITEMS.iter().filter(|item| ITEMS_OF_DEMO.contains(&item.to));
     let mut staged = lay_out(&root(), &built, &prefix, items)?;
@@ -131,14 +135,18 @@ pub fn stage_demo() -> Outcome<PathBuf> {
     Ok(prefix)
 }
 
+fn built_directory(build: Build) -> PathBuf {
+    target_directory().join(match build {
+        Build::Debug => PathBuf::from("debug"),
+        Build::Release => PathBuf::from("release"),
+        Build::Unchecked => Path::new(TARGET).join("debug"),
+    })
+}
+
 /// Stages what is built already. Returns the prefix.
 pub fn stage_built(build: Build) -> Outcome<PathBuf> {
     let prefix = target_directory().join("stage");
-    let built = match build {
-        Build::Debug => target_directory().join("debug"),
-        Build::Release => target_directory().join("release"),
-        Build::Unchecked => target_directory().join(TARGET).join("debug"),
-    };
+    let built = built_directory(build);
     // Without a record the stage counts as old, also when we are ended on the way.
     let record = made_from::record_of(&prefix);
     let _ = fs::remove_file(&record);

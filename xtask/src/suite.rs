@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::dependencies::{Checked, NO_CARGO_DENY};
-use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
+use crate::run::{Outcome, cargo, failed, is_root, output, root, run, target_directory};
 use crate::stage::Build;
 use crate::{
     aarch64, amd_headers, asan, circles, debian, dependencies, disk, dist, docs, flaky, lab, miri,
@@ -73,9 +73,8 @@ const STEPS: &[Step] = &[
         name: "lints",
         all: false,
         run: |_| {
-            let clippy = ["clippy", "--workspace", "--all-targets"];
-            let mut command = cargo(&clippy);
-            command.args(["--", "-D", "warnings"]);
+            let mut command = cargo(&["clippy", "--workspace", "--all-targets", "--"]);
+            command.args(LINT_OPTIONS);
             passed(command)
         },
         needed: false,
@@ -92,6 +91,7 @@ const STEPS: &[Step] = &[
         run: |_| {
             let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
             doc.arg("--document-private-items");
+            checked_by_the_lints(&mut doc);
             run(doc.env("RUSTDOCFLAGS", "-D warnings")).map(|()| Done::Passed)
         },
         needed: false,
@@ -347,12 +347,35 @@ impl Drop for Downloads {
 /// for example, answers differently then. Because of that, `midair run` once panicked in release
 /// builds, and no test of an ordinary build could see it.
 fn without_assertions() -> Outcome<Done> {
-    let prefix = stage::stage(Build::Unchecked)?;
+    let prefix = stage::stage_demo(Build::Unchecked)?;
     let midair = stage::staged_program(&prefix, "midair")?;
-    for words in [&["run", "true"][..], &["ps"]] {
+    let results = target_directory().join("demo-without-assertions");
+    let results = results.to_string_lossy();
+    for words in [&["run", "true"][..], &["ps"], &["demo", "-d", &results]] {
         run(Command::new(&midair).args(words))?;
     }
     Ok(Done::Passed)
+}
+
+/// What the lints are run with.
+const LINT_OPTIONS: [&str; 2] = ["-D", "warnings"];
+
+/// Makes a command of cargo use what the lints have compiled for checking. Otherwise it compiles
+/// each library of the workspace once more, which takes longer than the documentation. With another
+/// Clippy that is what happens.
+fn checked_by_the_lints(command: &mut Command) {
+    let Ok(sysroot) = output(Command::new("rustc").args(["--print", "sysroot"])) else {
+        return;
+    };
+    let sysroot = String::from_utf8_lossy(&sysroot).trim().to_owned();
+    let driver = PathBuf::from(sysroot).join("bin/clippy-driver");
+    if driver.is_file() {
+        // As cargo-clippy calls it.
+        let options = LINT_OPTIONS.map(|word| format!("{word}__CLIPPY_HACKERY__"));
+        command
+            .env("RUSTC_WORKSPACE_WRAPPER", driver)
+            .env("CLIPPY_ARGS", options.concat());
+    }
 }
 
 fn passed(mut command: Command) -> Outcome<Done> {
