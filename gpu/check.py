@@ -16,26 +16,26 @@ import tempfile
 import time
 
 import features
-import part_a
-import part_b
-import part_c
-import part_d
-import part_e
-import part_g
-import part_k
-import part_l
-import part_m
-import part_o
-import part_p
-import part_r
-import part_s
-import part_t
-import part_v
-import part_w
-import part_x
+import check_counted_records
+import check_pytorch
+import check_times
+import check_overhead
+import check_failures
+import check_gpu_metrics
+import check_correlation_ids
+import check_live_views
+import check_nvtx
+import check_cupti_switching
+import check_pc_sampling
+import check_real_programs
+import check_two_subscribers
+import check_torchrun
+import check_cupti_cost
+import check_losses
+import check_thread_churn
 from kit import WITHIN, Problem, Program, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "g": part_g, "k": part_k, "l": part_l, "m": part_m, "o": part_o, "p": part_p, "r": part_r, "s": part_s, "t": part_t, "v": part_v, "w": part_w, "x": part_x}
+PARTS = {"a": check_counted_records, "b": check_pytorch, "c": check_times, "d": check_overhead, "e": check_failures, "g": check_gpu_metrics, "k": check_correlation_ids, "l": check_live_views, "m": check_nvtx, "o": check_cupti_switching, "p": check_pc_sampling, "r": check_real_programs, "s": check_two_subscribers, "t": check_torchrun, "v": check_cupti_cost, "w": check_losses, "x": check_thread_churn}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -46,7 +46,7 @@ class Check:
         self.stage, self.out = os.path.abspath(words.stage), os.path.abspath(words.out)
         self.work = tempfile.mkdtemp(prefix="midair-gpu-")
         self.quick = words.quick
-        self.cycles = 5 if words.quick else part_b.CYCLES
+        self.cycles = 5 if words.quick else check_pytorch.CYCLES
         self.pin = words.pin
         self.cuptis = words.cupti
         self.pairs = 10 if words.quick else words.pairs
@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--cupti", action="append", default=[], help="parts g, o, p, s, v: also by this libcupti.so.N")
-    names = {"d": part_d.NAMES, "o": part_o.ROWS, "p": part_p.NAMES}
+    names = {"d": check_overhead.NAMES, "o": check_cupti_switching.ROWS, "p": check_pc_sampling.NAMES}
     parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=sorted({name for part in names.values() for name in part}),
                         help="no more than this of a part: " + "; ".join(f"part {part}: {', '.join(known)}" for part, known in names.items()))
     parser.add_argument("--losses-seconds", type=float, default=60, help="part w: how long it looks for losses")

@@ -164,7 +164,7 @@ class Sources(unittest.TestCase):
 
     def test_each_file_has_all_names_that_it_uses(self):
         files = sorted(pathlib.Path(__file__).parent.glob("*.py"))
-        self.assertIn("part_o_bursts.py", [file.name for file in files])
+        self.assertIn("check_bursts.py", [file.name for file in files])
         self.assertEqual({file.name: names for file in files if (names := self.unknown(file.read_text(encoding="utf-8")))}, {})
 
 

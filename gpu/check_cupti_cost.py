@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from kit import Attached, Problem, Program, count_by, whole
-from part_p import own
+from check_pc_sampling import own
 from statistics_of_pairs import ratio
 
 SEGMENT = 0.04

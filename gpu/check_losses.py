@@ -7,7 +7,7 @@ import shutil
 import time
 
 from kit import Attached, Problem, Program, count_by, whole
-from part_a import LOST
+from check_counted_records import LOST
 
 MODES, THREADS = ("marks", "mixed"), 8
 # Sessions of one program; files of so many are kept.

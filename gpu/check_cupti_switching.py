@@ -1,14 +1,14 @@
 """(o) Recordings in bursts. First what CUPTI alone makes of kinds that are switched on and off again and again beside launching threads; none of
 our code is in these processes (raw.c). What a loop of small operations keeps of its speed, by the part of the time that is recorded; and whether
-programs with one and with eight launching threads live through it. Because of that, midair's bursts are whole sessions, seconds apart: part_o_bursts."""
+programs with one and with eight launching threads live through it. Because of that, midair's bursts are whole sessions, seconds apart: check_bursts."""
 
 import glob
 import os
 import sys
 
-import part_o_bursts
+import check_bursts
 from kit import Problem, Program
-from part_d import cupti_of
+from check_overhead import cupti_of
 from statistics_of_pairs import ratio
 
 SEGMENT = 0.2
@@ -18,11 +18,11 @@ KERNELS = "10"
 # Threads, and the seconds that a program with so many is recorded in bursts of 5 ms, 20 a second.
 THREADS = ((1, 60), (8, 60))
 # What can be asked for alone; "alone" is CUPTI alone.
-ROWS = (*part_o_bursts.ROWS, "alone")
+ROWS = (*check_bursts.ROWS, "alone")
 
 
 def run(check):
-    part_o_bursts.run(check)
+    check_bursts.run(check)
     if not check.wants("alone"):
         return
     check.results.guarded("o", "speed in bursts", lambda: speeds(check))

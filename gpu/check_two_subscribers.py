@@ -5,7 +5,7 @@ import json
 import subprocess
 
 from kit import Problem
-from part_p import own
+from check_pc_sampling import own
 
 WAYS = (("v1", "v1"), ("v1", "shared"), ("alone", "shared"), ("shared", "v1"), ("shared", "shared"))
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 from kit import Problem, Program, begun_between, reached, tail
-from part_b import read
+from check_pytorch import read
 from statistics_of_intervals import enough, holds, meets, sampled_shares
 from statistics_of_pairs import median, ratio_in_all
 

@@ -119,7 +119,7 @@ def four(check):
 
 def four_alone(check):
     """The same with CUPTI alone: the milliseconds that switching each kind off takes."""
-    from part_p import own
+    from check_pc_sampling import own
 
     programs = [Program([check.built("count"), "mixed", "4"], check.log(f"r-alone-{at}"), RAW_LIBRARY=check.built("libraw.so")) for at in range(4)]
     try:

@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from kit import Attached, Problem, Program, whole
-from part_o import library
+from check_cupti_switching import library
 
 STEPS = 12
 KERNEL, RUNTIME, DRIVER = 10, 5, 4
