@@ -8,10 +8,10 @@ use midair_tests::target::{PATIENCE, Target};
 /// have reached their final sizes.
 const WARM: u64 = 40;
 /// Sessions between the two measurements. `MIDAIR_GROWTH` may name fewer where one takes seconds.
-const MORE: u64 = 200;
+const MORE: u64 = 120;
 /// The bytes that either side may keep in them, however many they are: other differences between two
-/// measurements were at most 2500 bytes. Of 200 sessions each may keep 28, and the smallest object
-/// that could be leaked once per session is larger in this allocator. Of 20 each may keep 280.
+/// measurements were at most 2500 bytes. Of 120 sessions each may keep 28, and the smallest object
+/// that could be leaked once per session is larger in this allocator. Of 12 each may keep 280.
 const KEPT: u64 = 28 * MORE;
 
 /// Returns how many sessions there are between the two measurements.
