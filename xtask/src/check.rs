@@ -40,7 +40,9 @@ pub fn check_task(words: &[String]) -> Outcome<()> {
         return Ok(());
     }
     timed("lints", || {
-        let mut clippy = of(&["clippy", "--all-targets"], &chosen);
+        // What did not change is not compiled again. With the whole workspace, other packages have
+        // the features with which the suite builds them, and are not compiled a second time.
+        let mut clippy = cargo(&["clippy", "--workspace", "--all-targets"]);
         run(clippy.args(["--", "-D", "warnings"]))
     })?;
     timed("unit tests", || {
@@ -52,11 +54,16 @@ pub fn check_task(words: &[String]) -> Outcome<()> {
         if units.is_empty() {
             return Ok(());
         }
-        let words: &[&str] = match setup::has_subcommand("nextest") {
-            true => &["nextest", "run", "--no-tests", "pass", "--lib", "--bins"],
-            false => &["test", "--lib", "--bins"],
-        };
-        run(&mut of(words, &units))
+        if setup::has_subcommand("nextest") {
+            let mut nextest = cargo(&["nextest", "run", "--workspace", "--lib", "--bins"]);
+            nextest.args(["--no-tests", "pass", "--filterset", &filter(&units)]);
+            return run(&mut nextest);
+        }
+        let mut test = cargo(&["test", "--lib", "--bins"]);
+        for package in units {
+            test.args(["--package", package]);
+        }
+        run(&mut test)
     })
 }
 
@@ -69,14 +76,13 @@ fn timed(name: &str, step: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     outcome
 }
 
-fn of(words: &[&str], packages: &BTreeSet<&str>) -> Command {
-    let (first, rest) = words.split_first().unwrap_or((&"check", &[]));
-    let mut command = cargo(&[first]);
-    command.args(rest);
-    for package in packages {
-        command.args(["--package", package]);
-    }
-    command
+/// Returns nextest's filter for the tests of these packages.
+fn filter(packages: &BTreeSet<&str>) -> String {
+    let all: Vec<String> = packages
+        .iter()
+        .map(|name| format!("package(={name})"))
+        .collect();
+    all.join(" + ")
 }
 
 /// Returns the commit where this work left the main branch, or the newest one on it.
@@ -230,6 +236,13 @@ mod tests {
             package("c", &["b"]),
         ];
         read_packages(&serde_json::json!({"packages": all}), Path::new("/p"))
+    }
+
+    #[test]
+    fn tests_of_the_chosen_packages_run() {
+        let of = |names: &[&'static str]| filter(&names.iter().copied().collect());
+        assert_eq!(of(&["a"]), "package(=a)");
+        assert_eq!(of(&["a", "b-c"]), "package(=a) + package(=b-c)");
     }
 
     #[test]
