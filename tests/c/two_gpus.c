@@ -88,10 +88,10 @@ static void one_round(device_t *d) {
 static void *run(void *argument) {
   device_t *d = argument;
   HIP(hipSetDevice(d->number));
-  // Not as fast as may be: the log of all of it is read.
+  // Not as fast as may be: the log of all of it is read, and several of these run at once.
   while (!stopping) {
     one_round(d);
-    usleep(2000);
+    usleep(5000);
   }
   return NULL;
 }
