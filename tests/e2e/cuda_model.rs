@@ -5,7 +5,9 @@ use midair_sim_cuda::{MAJORS, Toolkit};
 use midair_tests::Result;
 use midair_tests::cuda::{CudaTarget, Kit};
 use midair_tests::snapshot::Snapshot;
-use midair_tests::target::PATIENCE;
+use midair_tests::stage::plain_environment;
+use midair_tests::target::{PATIENCE, Target};
+use std::process::Command;
 
 fn start(kit: &Kit, toolkit: Toolkit, variables: &[(&str, &str)]) -> Result<CudaTarget> {
     let mut target = kit.start("cuda_work", toolkit, variables)?;
@@ -46,6 +48,22 @@ fn the_log_matches_the_programs_work() -> Result<()> {
         }
         quit(target)?;
     }
+    Ok(())
+}
+
+/// Work on the null stream does not look at streams that other threads destroy meanwhile. It did, so
+/// that a thread that lost its processor there could end the program (torture row 24). The C library
+/// overwrites what is freed.
+#[test]
+fn the_null_stream_beside_streams_that_come_and_go() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut command = Command::new(kit.program("null_stream", Toolkit::Major(13))?);
+    command
+        .env_clear()
+        .envs(plain_environment())
+        .env("MALLOC_PERTURB_", "85");
+    let exit = Target::spawn(command)?.wait(PATIENCE)?.success()?;
+    assert_eq!(exit.stdout, ["done"]);
     Ok(())
 }
 

@@ -83,7 +83,7 @@ int model_exit(struct model_call *call, int result);
 #include <pthread.h>
 struct model_context {
     uint32_t id, device, streams;
-    struct model_stream *first;
+    struct model_stream *first, *default_stream; /* other threads create and destroy streams: the list is read with the lock */
     struct model_context *next;
 };
 struct model_stream {

@@ -17,7 +17,7 @@ static struct model_context *make_context(CUdevice device) {
     if (!context || !stream) abort();
     if (!context_count) model_first_context();
     *stream = (struct model_stream){.id = DEFAULT_STREAM, .context = context};
-    *context = (struct model_context){++context_count, (uint32_t)device, 0, stream, contexts};
+    *context = (struct model_context){++context_count, (uint32_t)device, 0, stream, stream, contexts};
     contexts = context;
     return context;
 }
@@ -102,10 +102,7 @@ CUcontext model_context(void) { return current; }
 
 struct model_stream *model_stream(CUstream stream) {
     if (stream) return stream;
-    struct model_stream *first = current ? current->first : 0;
-    /* The default stream was the first of its list. */
-    while (first && first->next) first = first->next;
-    return first;
+    return current ? current->default_stream : 0;
 }
 
 void model_run(struct model_stream *stream, struct model_work *work, uint64_t ns) {
