@@ -1,4 +1,5 @@
-//! A session that meets the start of PyTorch's profiler, which takes seconds in which no kernel runs.
+//! Sessions, `top` and `doctor` that meet the start of PyTorch's profiler, which takes seconds in which
+//! no kernel runs.
 
 use midair_tests::Result;
 use midair_tests::cuda::Kit;
@@ -20,10 +21,12 @@ for line in sys.stdin:
 
 const WAIT: &str = "
 import sys
-def wait():
-    print('waits', flush=True)
-    sys.stdin.readline()
-    print('over', flush=True)
+class profile:
+    def start_trace(self):
+        print('waits', flush=True)
+        sys.stdin.readline()
+        print('over', flush=True)
+def wait(): profile().start_trace()
 ";
 
 #[test]
@@ -71,6 +74,13 @@ fn its_start_is_named_where_nothing_was_recorded() -> Result<()> {
             let said = exit.stderr.join("\n");
             assert!(said.contains("nothing was recorded"), "{part}: {exit}");
             let named = said.contains("torch.profiler was starting");
+            assert_eq!(named, is_named, "{part}: {exit}");
+        }
+        for words in [vec!["doctor", &pid], vec!["top", &pid, "--once"]] {
+            let exit = run_staged("midair", &words, PATIENCE)?;
+            assert_eq!(exit.status.code(), Some(0), "{exit}");
+            let said = [exit.stdout.join("\n"), exit.stderr.join("\n")].concat();
+            let named = said.contains("is in profile.start_trace): its first start takes");
             assert_eq!(named, is_named, "{part}: {exit}");
         }
         target.send("on")?;

@@ -1,6 +1,7 @@
 //! The command `midair top`: what processes do on the GPU now.
 
 mod screen;
+mod starts;
 
 use crate::attach::{Job, Whose, report_notice};
 use crate::command::{argument, options_of};
@@ -14,6 +15,7 @@ use midair_session::Keep;
 use midair_settings::{Category, Front, duration_word};
 use midair_top::{Action, Look, View};
 use screen::Screen;
+use starts::Starts;
 use std::os::fd::AsFd;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -227,7 +229,9 @@ impl Watch<'_> {
         // As with midair attach, a time or --until-signal says when it ends.
         let reads = !(options.once || options.until_signal || options.duration.is_some());
         let stdin = std::io::stdin();
+        let mut starts = Starts::default();
         loop {
+            note(starts.turn(&snapshots(self.watched), false), report);
             let left = options
                 .duration
                 .map(|duration| duration.saturating_sub(began.elapsed()));
@@ -242,6 +246,7 @@ impl Watch<'_> {
             };
             let ended = wait(self.attached, self.signals, input, Some(pause), &mut seen)?;
             let snapshots = snapshots(self.watched);
+            note(starts.turn(&snapshots, options.once), report);
             if options.json {
                 for snapshot in &snapshots {
                     let mut document = snapshot.to_json();
@@ -264,6 +269,7 @@ impl Watch<'_> {
         let interval = self.options.interval.unwrap_or(INTERVAL);
         let mut view = self.view();
         let mut screen = Screen::open()?;
+        let mut starts = Starts::default();
         let began = Instant::now();
         let mut next = began;
         loop {
@@ -287,7 +293,11 @@ impl Watch<'_> {
             }
             if Instant::now() >= next {
                 next = Instant::now() + interval;
-                view.show(snapshots(self.watched), self.cpu.share());
+                let snapshots = snapshots(self.watched);
+                if let Some(text) = starts.turn(&snapshots, false) {
+                    view.tell(text);
+                }
+                view.show(snapshots, self.cpu.share());
                 screen.draw(&view)?;
             }
             let pause = next.saturating_duration_since(Instant::now());
@@ -305,6 +315,13 @@ impl Watch<'_> {
             }
             screen.draw(&view)?;
         }
+    }
+}
+
+/// Writes a message, unless it only takes the last one away.
+fn note(text: Option<String>, report: &Report) {
+    if let Some(text) = text.filter(|text| !text.is_empty()) {
+        report.note(&text);
     }
 }
 

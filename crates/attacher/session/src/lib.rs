@@ -37,6 +37,7 @@ mod meter;
 mod no_entry;
 mod process;
 mod profiler_lock;
+mod profiler_start;
 mod recorder;
 mod request;
 #[expect(
@@ -71,6 +72,7 @@ pub use midair_results::{Console, End, Written};
 pub use no_entry::NoEntry;
 #[doc(hidden)]
 pub use no_entry::read_dispatch_log;
+pub use profiler_start::{ProfilerStart, Said as ProfilerStartSaid};
 pub use recorder::Recorder;
 pub use request::{Entry, Event, Request, Requested};
 pub use rights::{as_real_user, traces_others};

@@ -2,7 +2,6 @@
 
 mod offering;
 mod prepared;
-mod profiler_start;
 mod time_off;
 mod tool;
 mod window;
@@ -11,7 +10,6 @@ pub(crate) use offering::StartError;
 pub(crate) use prepared::Prepared;
 
 use offering::offer;
-use profiler_start::ProfilerStart;
 use time_off::TimeOff;
 use window::Parts;
 
@@ -26,6 +24,7 @@ use crate::identity;
 use crate::live::Live;
 use crate::meter::Meter;
 use crate::profiler_lock::ProfilerLock;
+use crate::profiler_start::{ProfilerStart, Said};
 use crate::request::{Entry, Event, Request};
 use crate::target::Target;
 use midair_agents::AgentType;
@@ -456,7 +455,7 @@ impl Session {
         let began = Instant::now();
         let looks = self.entry.cuda && self.ended.is_none() && !self.has_kernels();
         let look = looks
-            .then(|| ProfilerStart::look_for(self.target.pid()))
+            .then(|| ProfilerStart::at_the_end(self.target.pid()))
             .flatten();
         let head = self.reader.head();
         head.command.store(command::DETACH, Release);
@@ -520,9 +519,13 @@ impl Session {
             }
         }
         fault::step("last records taken");
-        let why_empty = look
+        let said = look
             .filter(|_| !self.has_kernels())
-            .and_then(ProfilerStart::said);
+            .map(ProfilerStart::said);
+        let why_empty = match said {
+            Some(Said::Yes(text)) => Some(text),
+            _ => None,
+        };
         self.fulfil(true);
         if let Some(mut live) = self.live.take() {
             live.finish();

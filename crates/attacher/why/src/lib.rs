@@ -107,6 +107,15 @@ pub fn look(pid: Pid, live: Tid, name: &str, modules: &Modules, options: Options
     answer
 }
 
+/// Returns the threads with their Python frames alone. That stops none of them: the interpreter's
+/// lists are read while it runs, so a stack may be one of a moment before or after.
+pub fn python_stacks(live: Tid, modules: &Modules) -> Vec<Thread> {
+    let mut threads = threads::list(live);
+    // The notes name interpreters that are not read. Their threads have no frames here.
+    python::add(modules, &mut threads, &mut Vec::new());
+    threads
+}
+
 /// Variables in which launchers tell a process its rank: those of PyTorch's launcher, then those of
 /// MPI and of batch systems. The first one that is set counts.
 const RANKS: [&str; 7] = [

@@ -49,19 +49,8 @@ pub(crate) fn look(pid: Pid, live: Tid, modules: &Modules, notes: &mut Vec<Strin
     let (mut threads, mut refused, mut late) = (Vec::new(), None, 0);
     let mut room = MOST_NAMES;
     for tid in tids {
-        let Ok(stat) = task::stat(tid) else {
+        let Some(mut thread) = bare(tid, &own) else {
             continue;
-        };
-        let ours = [THREAD_NAME, LOCAL_NAME, SOLE_NAME];
-        if stat.is_dead() || ours.iter().any(|name| stat.comm == name.as_bytes()) {
-            continue;
-        }
-        let mut thread = Thread {
-            tid: tid.get(),
-            own_tid: own.get(&tid).map_or(tid.get(), |own| own.get()),
-            name: show(&stat.comm),
-            state: char::from(stat.state),
-            ..Thread::default()
         };
         if Instant::now() > deadline {
             late += 1;
@@ -70,7 +59,7 @@ pub(crate) fn look(pid: Pid, live: Tid, modules: &Modules, notes: &mut Vec<Strin
         }
         let activity = task::activity(tid).unwrap_or(Activity::Running);
         // A thread in uninterruptible sleep would not stop either.
-        let may_stop = stat.state != b'D';
+        let may_stop = thread.state != 'D';
         match stack(tid, activity, may_stop, &mut walker) {
             Ok(walk) => {
                 told(&mut thread, &walk, &walker, modules);
@@ -106,6 +95,28 @@ pub(crate) fn look(pid: Pid, live: Tid, modules: &Modules, notes: &mut Vec<Strin
         ));
     }
     threads
+}
+
+/// Lists the threads without their stacks, except midair's own.
+pub(crate) fn list(live: Tid) -> Vec<Thread> {
+    let mut tids = task::list(live).unwrap_or_default();
+    tids.truncate(MOST);
+    let own = own_ids(&tids);
+    tids.iter().filter_map(|tid| bare(*tid, &own)).collect()
+}
+
+/// Describes a thread without its stack. Returns None if it has ended, or is midair's own.
+fn bare(tid: Tid, own: &BTreeMap<Tid, Tid>) -> Option<Thread> {
+    let stat = task::stat(tid).ok()?;
+    let ours = [THREAD_NAME, LOCAL_NAME, SOLE_NAME];
+    let is_ours = ours.iter().any(|name| stat.comm == name.as_bytes());
+    (!stat.is_dead() && !is_ours).then(|| Thread {
+        tid: tid.get(),
+        own_tid: own.get(&tid).map_or(tid.get(), |own| own.get()),
+        name: show(&stat.comm),
+        state: char::from(stat.state),
+        ..Thread::default()
+    })
 }
 
 /// Computes each thread's share of a processor from its time at the first look. Removes the waits

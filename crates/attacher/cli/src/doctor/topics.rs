@@ -94,6 +94,7 @@ const TOPICS: &[Topic] = &[
     certain("CUDA driver", "nvidia", "CUPTI has to know it", "the name of libcuda in /proc/PID/maps"),
     likely("CUPTI", "nvidia", "CUDA is recorded through it", "the process's libraries, the toolkits and Python packages that it can reach"),
     likely("CUDA profilers", "nvidia", "CUPTI serves one at a time", "environment and libraries of the process"),
+    likely("torch.profiler", "nvidia", "its first start takes seconds, in which no kernel runs", "the Python frames in the process's memory"),
     certain("CUDA debugger", "nvidia", "CUPTI may refuse beside it", "/proc/PID/maps"),
     likely("MPS", "nvidia", "kernels of others may run beside its own", "/proc/PID/environ"),
     certain("NVIDIA driver", "nvidia", "without it there is no CUDA process", "/proc/driver/nvidia/version"),

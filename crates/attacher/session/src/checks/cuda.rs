@@ -2,6 +2,7 @@
 
 use super::Lines;
 use crate::cupti;
+use crate::profiler_start;
 use crate::request::Request;
 use midair_failure::Failure;
 use midair_nvmetrics::{Access, access, is_divided, other_profiler, too_old};
@@ -29,6 +30,9 @@ pub(super) fn lines(
         other.map_or(Ok(none.to_owned()), Err),
         lines,
     );
+    if let Some(found) = profiler_start::said_now(tid, modules) {
+        lines.note("torch.profiler", found);
+    }
     gpu_counters(lines);
     debugger(modules, lines);
     sharing(tid, lines);
