@@ -15,6 +15,7 @@ mod cuda;
 mod gpu;
 mod interner;
 mod levels;
+mod messages;
 mod packets;
 mod tracks;
 mod wire;

@@ -3,7 +3,7 @@
 //! is looked up for it.
 
 use super::interner::Interner;
-use super::packets::proto::InternedString;
+use super::messages::InternedString;
 use super::wire;
 
 /// A value of an annotation whose name is not in the table.

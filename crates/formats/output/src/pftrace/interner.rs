@@ -1,6 +1,6 @@
 //! Names and their numbers: a name is written once with a number, and then referred to by it.
 
-use super::packets::proto::InternedString;
+use super::messages::InternedString;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 

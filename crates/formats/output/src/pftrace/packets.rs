@@ -6,6 +6,10 @@
 
 use super::annotations::Annotations;
 use super::interner::Interner;
+use super::messages::{
+    Clock, ClockSnapshot, CounterDescriptor, InternedData, TracePacket, TracePacketDefaults,
+    TrackDescriptor, Type,
+};
 use super::wire::{self, Fields};
 use crate::api::Names;
 use crate::files::{OutputFile, WriteError};
@@ -13,15 +17,8 @@ use crate::process::Process;
 use foldhash::fast::RandomState;
 use midair_domain::KindSet;
 use prost::Message;
-use proto::track_event::Type;
-use proto::{CounterDescriptor, InternedData, TracePacket, TrackDescriptor};
 use std::borrow::Cow;
 use std::collections::HashSet;
-
-/// The messages of `proto/perfetto.proto`.
-pub(super) mod proto {
-    include!(concat!(env!("OUT_DIR"), "/midair.perfetto.rs"));
-}
 
 /// Flags of a sequence: everything interned before is forgotten; this packet needs interned data.
 const CLEARED: u32 = 1;
@@ -99,8 +96,8 @@ impl<'f> Packets<'f> {
         };
         // There is only one snapshot in a file. Snapshots of later sessions could run backwards,
         // which readers take for an error. All times are of one clock, so one is enough.
-        let snapshot = (sequence == FIRST).then(|| proto::ClockSnapshot {
-            clocks: vec![proto::clock_snapshot::Clock {
+        let snapshot = (sequence == FIRST).then(|| ClockSnapshot {
+            clocks: vec![Clock {
                 clock_id: Some(BOOTTIME),
                 timestamp: Some(time),
             }],
@@ -109,7 +106,7 @@ impl<'f> Packets<'f> {
         packets.put(&TracePacket {
             clock_snapshot: snapshot,
             sequence_flags: Some(CLEARED),
-            trace_packet_defaults: Some(proto::TracePacketDefaults {
+            trace_packet_defaults: Some(TracePacketDefaults {
                 timestamp_clock_id: Some(BOOTTIME),
             }),
             first_packet_on_sequence: Some(true),

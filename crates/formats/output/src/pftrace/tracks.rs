@@ -1,7 +1,7 @@
 //! The tracks on which slices are shown, and the lanes of each.
 
+use super::messages::{ProcessDescriptor, ThreadDescriptor, TrackDescriptor};
 use super::packets::Packets;
-use super::packets::proto::{ProcessDescriptor, ThreadDescriptor, TrackDescriptor};
 use crate::cuda::stream_parts;
 use crate::files::WriteError;
 use crate::job::{AgentName, Job};

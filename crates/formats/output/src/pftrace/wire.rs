@@ -1,6 +1,6 @@
 //! Perfetto's events as bytes, without messages in between. Most of a trace are events, and
 //! building, measuring and copying a message for each takes longer than everything else. The bytes
-//! are exactly those that `prost` writes for the messages of `proto/perfetto.proto`.
+//! are exactly those that `prost` writes for [`super::messages`].
 
 /// The kinds of fields (source: the protocol buffers' encoding).
 const VARINT: u8 = 0;
@@ -247,7 +247,7 @@ pub(super) fn packet(
 
 #[cfg(test)]
 mod tests {
-    use super::super::packets::proto::{
+    use super::super::messages::{
         DebugAnnotation, InternedData, InternedString, TracePacket, TrackEvent,
     };
     use super::*;
