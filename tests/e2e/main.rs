@@ -79,6 +79,7 @@ mod screens;
 mod seeds;
 mod services;
 mod shares;
+mod show;
 mod signalled;
 mod stand_in;
 mod starting;

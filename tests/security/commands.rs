@@ -227,6 +227,16 @@ const TRIED: &[(&str, &str, &[&str])] = &[
             "run -d {roots} -- /bin/true",
         ],
     ),
+    (
+        "midair",
+        "show",
+        &[
+            "show {closed}/w/pmc_perf.csv",
+            "show {closed}/w",
+            "show {users}/w/pmc_perf_0.csv",
+            "show {users}/w",
+        ],
+    ),
     ("midair", "counters", &["counters -E {closed}/secret"]),
     (
         "midair",

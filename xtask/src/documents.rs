@@ -28,7 +28,7 @@ const DEVIATIONS: &[(&str, &str)] = &[
     ("FMT", "formats.md"),
 ];
 /// Options of `midair` that are not in the table of settings.
-const OTHER_OPTIONS: &[&str] = &["help", "version", "json"];
+const OTHER_OPTIONS: &[&str] = &["help", "version", "json", "table", "limit"];
 /// The number of lines that the README must stay below.
 const README_LINES: usize = 120;
 const ARCHITECTURE_BYTES: usize = 8 * 1024;

@@ -225,6 +225,7 @@ pub const GENERATED: &[(&[&str], &str)] = &[
     (&["man", "midair-run"], "share/man/man1/midair-run.1"),
     (&["man", "midair-top"], "share/man/man1/midair-top.1"),
     (&["man", "midair-why"], "share/man/man1/midair-why.1"),
+    (&["man", "midair-show"], "share/man/man1/midair-show.1"),
     (&["man", "midair-ps"], "share/man/man1/midair-ps.1"),
     (&["man", "midair-doctor"], "share/man/man1/midair-doctor.1"),
     (

@@ -7,6 +7,7 @@
 //! * [`read`]: workload directories. [`select`]: the chosen parts of them.
 //! * [`report`]: filled tables and their output formats. [`analyze`], [`profile`] and
 //!   [`live`]: the commands.
+//! * [`show`]: any result as tables of text, for `midair show`.
 //!
 //! Nothing here attaches to a process.
 #![forbid(unsafe_code)]
@@ -29,6 +30,7 @@ pub mod read;
 pub mod report;
 pub mod sample;
 pub mod select;
+pub mod show;
 
 pub use architecture::{Architecture, Form};
 pub use program::{Lacks, Row, Setting};

@@ -1,6 +1,6 @@
 //! Reads workload directories: AMD's of 2025 (csv) and of 2026 (rocpd), and ours.
 
-mod bound;
+pub(crate) mod bound;
 pub(crate) mod csv;
 mod long;
 mod passes;

@@ -3,7 +3,7 @@
 use clap::Command;
 use std::ffi::OsString;
 
-use crate::midair;
+use crate::{midair, show};
 
 /// The word that shows everything, including options that are known and not built.
 const ALL: &str = "--help-all";
@@ -16,6 +16,7 @@ Examples:
   midair 4242 --duration 5s      profile process 4242 for five seconds (midair attach 4242 ...)
   midair attach --tree 4242      a launcher and all its ranks
   midair run -f csv,pftrace APP  start a program under the profiler
+  midair show results            what was recorded, as a table
   midair why 4242                what a process that hangs waits for
   midair doctor 4242             why an attach is refused, before it is tried
 
@@ -118,6 +119,7 @@ pub(crate) fn examples(page: &str) -> Option<&'static str> {
         "midair-run" => RUN,
         "midair-fleet" => FLEET,
         "midair-why" => WHY,
+        "midair-show" => show::HELP,
         _ => return None,
     };
     text.strip_prefix("Examples:\n")?.split("\n\n").next()

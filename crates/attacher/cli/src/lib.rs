@@ -36,6 +36,7 @@ pub mod program;
 mod ps;
 pub mod report;
 pub mod rocprofv3;
+mod show;
 mod terminal;
 mod top;
 mod version;

@@ -11,7 +11,7 @@ use midair_output::files::FileSet;
 use crate::{help, midair, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 17] = [
+pub const PAGES: [&str; 18] = [
     "midair",
     "midair-attach",
     "midair-run",
@@ -19,6 +19,7 @@ pub const PAGES: [&str; 17] = [
     "midair-why",
     "midair-ps",
     "midair-doctor",
+    "midair-show",
     "midair-counters",
     "midair-metrics",
     "midair-demo",

@@ -22,7 +22,8 @@ use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
 use crate::{
-    counters, demo, doctor, fleet, help, man, metrics, ps, rocprofv3, top, version, why, words,
+    counters, demo, doctor, fleet, help, man, metrics, ps, rocprofv3, show, top, version, why,
+    words,
 };
 
 /// Subcommands that are known but not built yet, with what they will do.
@@ -107,6 +108,7 @@ pub fn command() -> Command {
             )
             .arg(pid_option()),
         )
+        .subcommand(show::command())
         .subcommand(counters::command())
         .subcommand(metrics::command())
         .subcommand(demo::command())
@@ -211,6 +213,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             };
             doctor::check(&request, of, matches.get_flag("json"), engine, report)
         }
+        Some(("show", matches)) => show::run(matches, report),
         Some(("counters", matches)) => counters::run(matches, report),
         Some(("metrics", matches)) => metrics::run(matches, report),
         Some(("fleet", matches)) => fleet::run(matches, report),

@@ -90,6 +90,13 @@ pub const COMMANDS: &[Row] = &[
         "libraries of the one file, into `XDG_CACHE_HOME`; the results are APP's",
         "APP, which this process becomes",
     ),
+    other(
+        MIDAIR,
+        "show",
+        "the file or directory that is named",
+        NOTHING,
+        NOTHING,
+    ),
     other(MIDAIR, "counters", "`-E`", NOTHING, HELPERS),
     other(MIDAIR, "metrics", NOTHING, "`--samples FILE`", HELPERS),
     other(

@@ -3,7 +3,11 @@
 //! `midair-output` knows the contents of the tables. It is also linked into the tool of a started
 //! program, and no process of somebody else's needs a Parquet encoder. So the encoder is here, and
 //! the attaching side hands it over once ([`install`]).
+//!
+//! [`read`] reads such files back, for `midair show`.
 #![forbid(unsafe_code)]
+
+pub mod read;
 
 use midair_output::columns::{self, Encoder, Field, Group, Sink, Sort};
 use parquet::basic::{Encoding, LogicalType, Repetition, Type as Physical};

@@ -69,7 +69,8 @@ pub struct Section {
 }
 
 impl Section {
-    pub(crate) fn new(title: &str, stats: HashMap<String, Stat>) -> Section {
+    /// Makes a table of these sums.
+    pub fn new(title: &str, stats: HashMap<String, Stat>) -> Section {
         let lines = stats.into_iter().map(|(name, stat)| Line { name, stat });
         let mut lines: Vec<Line> = lines.collect();
         lines.sort_by(|a, b| {

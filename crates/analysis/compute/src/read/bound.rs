@@ -1,22 +1,14 @@
 //! Limits for reading a database of another user: which tables, and how long.
 
 use super::rocpd::wrong;
-use super::unusable;
+use super::{unreadable, unusable};
+use crate::files;
 use midair_failure::Failure;
-use rusqlite::Connection;
 use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The tables that are read.
-const TABLES: [&str; 6] = [
-    "info_agent",
-    "info_kernel_symbol",
-    "info_pmc",
-    "kernel_dispatch",
-    "pmc_event",
-    "event",
-];
 /// The longest text of a column, in bytes.
 const LONGEST: i32 = 64 << 20;
 /// Steps of SQLite's machine between two looks at the limits.
@@ -31,13 +23,13 @@ const BYTES_OF_A_SECOND: u64 = 1 << 20;
 
 /// What reading a database may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bound {
+struct Bound {
     steps: u64,
     time: Duration,
 }
 
 impl Bound {
-    pub(super) fn of(bytes: u64) -> Bound {
+    fn of(bytes: u64) -> Bound {
         Bound {
             steps: STEPS.saturating_add(bytes.saturating_mul(STEPS_OF_A_BYTE)),
             time: TIME.saturating_add(Duration::from_secs(bytes / BYTES_OF_A_SECOND)),
@@ -46,7 +38,7 @@ impl Bound {
 
     /// Puts the limits into force: whoever wrote a database wrote its schema, too, and a query on it
     /// may have no end.
-    pub(super) fn begin(self, database: &mut Connection) -> rusqlite::Result<()> {
+    fn begin(self, database: &mut Connection) -> rusqlite::Result<()> {
         let mut looks = self.steps / u64::from(LOOK.unsigned_abs());
         let began = Instant::now();
         database.progress_handler(
@@ -61,15 +53,51 @@ impl Bound {
     }
 }
 
-/// Refuses a database in which one of the names belongs to a view, to a virtual table, or to a table
+/// Opens a database for reading, under limits.
+pub(crate) fn open(path: &Path) -> Result<Connection, Failure> {
+    let wrong = |error: rusqlite::Error| wrong(path, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let file = files::open(path).map_err(|error| unreadable(path, &error))?;
+    let bytes = file.metadata().map_or(0, |found| found.len());
+    drop(file);
+    let mut database = Connection::open_with_flags(path, flags).map_err(wrong)?;
+    Bound::of(bytes).begin(&mut database).map_err(wrong)?;
+    Ok(database)
+}
+
+/// Returns what follows `rocpd_kernel_dispatch` in the names of a database's tables. The other tables
+/// of the same process end alike.
+pub(crate) fn suffixes(database: &Connection, path: &Path) -> Result<Vec<String>, Failure> {
+    let wrong = |error: rusqlite::Error| wrong(path, &error);
+    let mut suffixes = Vec::new();
+    let mut statement = database
+        .prepare("SELECT name FROM sqlite_master WHERE name LIKE 'rocpd_kernel_dispatch%' AND type = 'table'")
+        .map_err(wrong)?;
+    let mut rows = statement.query([]).map_err(wrong)?;
+    while let Some(row) = rows.next().map_err(wrong)? {
+        let name: String = row.get(0).map_err(wrong)?;
+        suffixes.extend(
+            name.strip_prefix("rocpd_kernel_dispatch")
+                .map(str::to_owned),
+        );
+    }
+    Ok(suffixes)
+}
+
+/// Refuses a database in which one of these names belongs to a view, to a virtual table, or to a table
 /// with computed columns.
-pub(super) fn only_tables(database: &Connection, suffix: &str, path: &Path) -> Result<(), Failure> {
+pub(crate) fn only_tables(
+    database: &Connection,
+    tables: &[&str],
+    suffix: &str,
+    path: &Path,
+) -> Result<(), Failure> {
     let wrong = |error: rusqlite::Error| wrong(path, &error);
     let count = |question: &str, name: &str| -> Result<i64, Failure> {
         let found = database.query_row(question, [name], |row| row.get(0));
         found.map_err(wrong)
     };
-    for name in TABLES {
+    for name in tables {
         let name = format!("rocpd_{name}{suffix}");
         let others = "SELECT count(*) FROM sqlite_master \
                       WHERE name = ?1 COLLATE NOCASE AND (type <> 'table' OR rootpage = 0)";
@@ -158,7 +186,8 @@ mod tests {
         ] {
             let database = Connection::open_in_memory().unwrap();
             database.execute_batch(make).unwrap();
-            let found = only_tables(&database, "_x", Path::new("a.db"));
+            let tables = ["pmc_event", "event"];
+            let found = only_tables(&database, &tables, "_x", Path::new("a.db"));
             assert_eq!(found.is_err(), refused, "{make}");
         }
     }

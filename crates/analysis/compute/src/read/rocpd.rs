@@ -3,16 +3,15 @@
 //!
 //! The tables are read, not the views: a view joins and groups the rows again for every query.
 
-use super::bound::{Bound, only_tables};
+use super::bound;
 use super::csv::Dispatches;
 use super::scan::{self, Trouble};
 use super::{file_name, unreadable, unusable};
 use crate::architecture::Architecture;
-use crate::files;
 use crate::frame::{Column, Filling, Frame, field};
 use midair_failure::Failure;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
@@ -58,6 +57,15 @@ struct Whole {
 /// What is equal in each run of a program: kernel, GPU, grid, workgroup and LDS.
 type Key = (u32, [u64; 4]);
 
+/// The tables that are read.
+const TABLES: [&str; 6] = [
+    "info_agent",
+    "info_kernel_symbol",
+    "info_pmc",
+    "kernel_dispatch",
+    "pmc_event",
+    "event",
+];
 /// Columns of a dispatch.
 const DISPATCH: [&str; 15] = [
     "id",
@@ -104,27 +112,8 @@ impl Reader {
 
     /// Reads a file.
     pub(crate) fn file(&mut self, path: &Path) -> Result<(), Failure> {
-        let wrong = |error: rusqlite::Error| wrong(path, &error);
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let file = files::open(path).map_err(|error| unreadable(path, &error))?;
-        let bytes = file.metadata().map_or(0, |found| found.len());
-        drop(file);
-        let mut database = Connection::open_with_flags(path, flags).map_err(wrong)?;
-        Bound::of(bytes).begin(&mut database).map_err(wrong)?;
-        let mut suffixes = Vec::new();
-        {
-            let mut statement = database
-                .prepare("SELECT name FROM sqlite_master WHERE name LIKE 'rocpd_kernel_dispatch%' AND type = 'table'")
-                .map_err(wrong)?;
-            let mut rows = statement.query([]).map_err(wrong)?;
-            while let Some(row) = rows.next().map_err(wrong)? {
-                let name: String = row.get(0).map_err(wrong)?;
-                suffixes.extend(
-                    name.strip_prefix("rocpd_kernel_dispatch")
-                        .map(str::to_owned),
-                );
-            }
-        }
+        let database = bound::open(path)?;
+        let suffixes = bound::suffixes(&database, path)?;
         if suffixes.is_empty() {
             return Err(unusable(format!("{} is no rocpd database", path.display())));
         }
@@ -145,7 +134,7 @@ impl Reader {
             }
         }
         for suffix in suffixes {
-            only_tables(&database, &suffix, path)?;
+            bound::only_tables(&database, &TABLES, &suffix, path)?;
             self.tables(&database, &suffix, path)?;
         }
         self.files += 1;
@@ -596,7 +585,7 @@ fn is_timed(start: i64, end: i64) -> bool {
     start > 0 && end >= start
 }
 
-pub(super) fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
+pub(crate) fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
     let failure = unreadable(path, error);
     match error {
         rusqlite::Error::SqliteFailure(code, _) => match code.code {

@@ -13,12 +13,9 @@ const WAYS: [(&str, &str); 8] = [
         "FILE with HolisticTraceAnalysis or TensorBoard, or at https://ui.perfetto.dev",
     ),
     ("html", "FILE in any browser"),
-    (
-        "db",
-        "sqlite3 -header -column FILE 'SELECT * FROM top_kernels'",
-    ),
-    ("parquet", "duckdb -c \"SELECT * FROM 'FILE'\""),
-    ("csv", "FILE in a spreadsheet"),
+    ("db", "midair show FILE"),
+    ("parquet", "midair show FILE"),
+    ("csv", "midair show FILE, or FILE in a spreadsheet"),
     ("json", "FILE with jq or any JSON reader"),
     ("otf2", "FILE in Vampir, or: otf2-print FILE"),
 ];
@@ -79,8 +76,8 @@ mod tests {
             ways(&files),
             [
                 "/d/a_results.pt.trace.json with HolisticTraceAnalysis or TensorBoard, or at https://ui.perfetto.dev",
-                "sqlite3 -header -column /d/a_results.db 'SELECT * FROM top_kernels'",
-                "/d/a_kernel_trace.csv in a spreadsheet",
+                "midair show /d/a_results.db",
+                "midair show /d/a_kernel_trace.csv, or /d/a_kernel_trace.csv in a spreadsheet",
             ]
         );
         assert_eq!(place(&files).as_deref(), Some("5 files in /d"));

@@ -89,7 +89,7 @@ RECORDS   123456, none lost
 PAUSE     one thread of the application stood still for 57.0 us at most
 OVERHEAD  midair took 0.8 % of a core in the process, 1.2 % of a core beside it
 RESULTS   /r/node7/4242_results.db
-OPEN      sqlite3 -header -column /r/node7/4242_results.db 'SELECT * FROM top_kernels'
+OPEN      midair show /r/node7/4242_results.db
 
 GPU             BUSY  COPIES  STARTING  HOST WAITS  NOTHING QUEUED
 GPU 0 gfx942   63.1%    4.2%      1.0%       12.0%           19.7%
@@ -115,7 +115,7 @@ PAUSE     one thread of the application stood still for 57.0
 OVERHEAD  midair took 0.8 % of a core in the process, 1.2 %
           of a core beside it
 RESULTS   /r/node7/4242_results.db
-OPEN      sqlite3 -header -column /r/node7/4242_results.db 'SELECT * FROM top_kernels'
+OPEN      midair show /r/node7/4242_results.db
 
 GPU 0 gfx942
   BUSY              63.1%
