@@ -65,16 +65,18 @@ pub(crate) fn check(
     if as_json {
         report.json(&document(pid, code, &checks));
     } else {
-        for line in lines(pid, code, &checks) {
-            report.line(&line);
+        for (line, indent) in lines(pid, code, &checks) {
+            report.folded(&line, indent);
         }
     }
     Ok(code)
 }
 
-fn lines(pid: Option<Pid>, code: u8, checks: &[Check]) -> Vec<String> {
+/// Returns lines, and the spaces with which each goes on where a terminal is too narrow.
+fn lines(pid: Option<Pid>, code: u8, checks: &[Check]) -> Vec<(String, usize)> {
     let names = checks.iter().map(|check| check.name.len());
     let width = names.max().unwrap_or(0);
+    let indent = width + "ok".len() + 2 * "  ".len();
     let mut lines = Vec::new();
     for check in checks {
         let mark = match &check.verdict {
@@ -82,18 +84,20 @@ fn lines(pid: Option<Pid>, code: u8, checks: &[Check]) -> Vec<String> {
             Verdict::Note => "--",
             Verdict::Fail(_) => "NO",
         };
-        lines.push(format!("{mark}  {:width$}  {}", check.name, check.found));
+        let line = format!("{mark}  {:width$}  {}", check.name, check.found);
+        lines.push((line, indent));
         if let Some(hint) = check.failure().map(hint).filter(|hint| !hint.is_empty()) {
-            lines.push(format!("    {:width$}  hint: {hint}", ""));
+            lines.push((format!("{:indent$}hint: {hint}", ""), indent));
         }
     }
     let end = if code == 0 { "can" } else { "cannot" };
-    lines.push(match pid {
+    let end = match pid {
         Some(_) => format!("process {end} be attached to"),
         None => format!(
             "processes of this machine {end} be attached to, as far as it depends on the machine"
         ),
-    });
+    };
+    lines.push((end, 0));
     lines
 }
 
@@ -148,8 +152,12 @@ mod tests {
             Check::note("bb", "so so"),
             Check::fail("ccc", failure),
         ];
+        let said = |pid, code, checks: &[Check]| -> Vec<String> {
+            let lines = lines(pid, code, checks).into_iter();
+            lines.map(|(line, _)| line).collect()
+        };
         assert_eq!(
-            lines(Pid::new(7), 14, &checks),
+            said(Pid::new(7), 14, &checks),
             [
                 "ok  a    fine",
                 "--  bb   so so",
@@ -187,7 +195,7 @@ mod tests {
             (&json!("start one"), &json!(null))
         );
         assert!(told["checks"][0].get("hint").is_none());
-        assert_eq!(lines(Pid::new(7), 0, &[]), ["process can be attached to"]);
-        assert!(lines(None, 0, &[])[0].starts_with("processes of this machine can"));
+        assert_eq!(said(Pid::new(7), 0, &[]), ["process can be attached to"]);
+        assert!(said(None, 0, &[])[0].starts_with("processes of this machine can"));
     }
 }

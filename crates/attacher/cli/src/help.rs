@@ -11,9 +11,9 @@ const ALL: &str = "--help-all";
 /// The text below `midair --help`.
 pub(crate) const MIDAIR: &str = "\
 Examples:
-  midair demo                    what it looks like, on a program that comes with midair
+  midair demo                    what it looks like, on midair's own program
   midair ps                      which processes use a GPU
-  midair 4242 --duration 5s      profile process 4242 for five seconds (midair attach 4242 ...)
+  midair 4242 --duration 5s      profile process 4242 for five seconds (attach)
   midair attach --tree 4242      a launcher and all its ranks
   midair run -f csv,pftrace APP  start a program under the profiler
   midair show results            what was recorded, as a table
@@ -27,9 +27,9 @@ pub(crate) const ATTACH: &str = "\
 Examples:
   midair attach 4242                              until Enter or Ctrl-C
   midair attach train.py --duration 5s            by name, for five seconds
-  midair attach 4242 -f csv pftrace -d results    files for a spreadsheet and for ui.perfetto.dev
-  midair attach 4242 --duration 2s --json         the screen as one JSON document
-  midair attach --tree 4242 --merge               all ranks of a launcher, in one result
+  midair attach 4242 -f csv pftrace -d results    for a spreadsheet and Perfetto
+  midair attach 4242 --duration 2s --json         the screen as one document
+  midair attach --tree 4242 --merge               all ranks, in one result
   midair attach 4242 --until-signal </dev/null    in a service: until SIGTERM
 
 --help-all also lists options that are known and not built yet.";
@@ -38,7 +38,7 @@ Examples:
 pub(crate) const RUN: &str = "\
 Examples:
   midair run ./app input.bin                      HIP calls, kernels and copies
-  midair run -f pftrace -d results -- ./app -v    what follows -- is the program's
+  midair run -f pftrace -d results -- ./app -v    words after -- are ./app's
 
 --help-all also lists options that are known and not built yet.";
 
@@ -46,7 +46,7 @@ Examples:
 pub(crate) const FLEET: &str = "\
 Examples:
   midair fleet node1 node2 -- attach --name train.py --duration 5s
-  midair fleet --hosts hosts.txt --json -- attach --all --merge --duration 5s -d /scratch/results
+  midair fleet --hosts FILE -- attach --all --merge --duration 5s -d /results
   midair fleet --ssh 'ssh -J login' node1 -- ps
   midair fleet $(scontrol show hostnames) --program /shared/midair -- doctor
 
@@ -55,9 +55,9 @@ Examples:
 /// The text below `midair why --help`.
 pub(crate) const WHY: &str = "\
 Examples:
-  midair why 4242                what it waits for: kernels, barriers, locks, calls, with stacks
+  midair why 4242                what it waits for: kernels, locks, calls
   midair why train.py            by name
-  midair why --tree 4242         a launcher and all its ranks: which rank the others wait for
+  midair why --tree 4242         all ranks: which do the others wait for?
   midair why 4242 --time 10s     does anything move within ten seconds?
   midair why 4242 --json         the same for programs";
 
@@ -174,6 +174,17 @@ mod tests {
         match parse(midair::command(), &words(line)) {
             Ok(Parsed::Text(text)) => text,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// A terminal of 80 columns would break them, and they are meant to be copied.
+    #[test]
+    fn examples_are_lines_of_80_columns() {
+        for page in crate::man::PAGES {
+            let lines = examples(page).unwrap_or_default().lines();
+            for line in lines {
+                assert!(line.chars().count() <= 80, "{page}: {line}");
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Lines on standard output and standard error: which are printed, and how they are marked. They
 //! are written by [`crate::terminal`].
 
-use crate::terminal::{Colour, Stream};
+use crate::terminal::{Colour, INDENT, Stream};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -80,6 +80,12 @@ impl Report {
     /// Prints a line of the result on standard output, and flushes it.
     pub fn line(&self, text: &str) {
         Stream::Out.line(text);
+    }
+
+    /// Prints a line of the result. A terminal that would break a word gets further lines, which are
+    /// indented by so many spaces.
+    pub fn folded(&self, text: &str, indent: usize) {
+        Stream::Out.folded(text, indent);
     }
 
     /// Prints text of the result that contains its own line ends.
@@ -204,7 +210,7 @@ impl Report {
 
     fn print_line(&self, text: &str) {
         self.clear_status();
-        Stream::Err.line(text);
+        Stream::Err.folded(text, INDENT);
     }
 
     fn clear_status(&self) {

@@ -13,7 +13,7 @@ Examples:
   midair show 4242_results.db                   kernels by their time
   midair show 4242_results.db --table kernels   a table or view of the database
   midair show 4242_kernel_trace.csv --limit 10  the first rows of a file
-  midair show results                           the kernels of all results there";
+  midair show results                           the kernels of all results";
 
 /// The rows of a table, unless the user says otherwise.
 const ROWS: &str = "50";

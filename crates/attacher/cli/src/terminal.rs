@@ -17,6 +17,9 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 /// The attributes that a table may have, which are those that `midair_output::table` writes.
 const ATTRIBUTES: [&str; 3] = ["[0m", "[1m", "[2m"];
 
+/// The spaces before the further lines of a message.
+pub(crate) const INDENT: usize = 2;
+
 /// One of the two streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
@@ -49,6 +52,13 @@ impl Stream {
         self.put(&format!("{}\n", plain::line(text)));
     }
 
+    /// Prints one line, which continues on further ones where the terminal would break a word. These
+    /// are indented by so many spaces.
+    pub(crate) fn folded(self, text: &str, indent: usize) {
+        let lines = folded(&plain::line(text), self.columns(), indent);
+        self.put(&format!("{}\n", lines.join("\n")));
+    }
+
     /// Prints text that has its own line ends.
     pub(crate) fn lines(self, text: &str) {
         self.put(&plain::lines(text));
@@ -67,9 +77,12 @@ impl Stream {
     /// Prints a line that begins with words of our own, in a colour if one is given.
     pub(crate) fn marked(self, before: &str, mark: &str, colour: Option<Colour>, text: &str) {
         let (before, text) = (plain::line(before), plain::line(text));
+        let whole = format!("{before}{mark} {text}");
+        let whole = folded(&whole, self.columns(), INDENT).join("\n");
+        let text = whole.get(before.len() + mark.len()..).unwrap_or_default();
         self.put(&match colour {
-            Some(Colour(code)) => format!("{before}\x1b[{code}m{mark}\x1b[0m {text}\n"),
-            None => format!("{before}{mark} {text}\n"),
+            Some(Colour(code)) => format!("{before}\x1b[{code}m{mark}\x1b[0m{text}\n"),
+            None => format!("{whole}\n"),
         });
     }
 
@@ -94,6 +107,35 @@ impl Stream {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Colour(pub(crate) &'static str);
 
+/// Returns the lines of a text on a terminal with so many columns, which would break words; a word that
+/// is longer than a line stays whole. Lines after the first begin with so many spaces.
+pub(crate) fn folded(text: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = text.to_owned();
+    // In less space than that there is nothing to gain.
+    let columns = columns.filter(|columns| *columns >= indent + 20);
+    while let Some(columns) = columns.filter(|columns| rest.chars().count() > *columns) {
+        // The last space with a whole line before it, or else the first one behind.
+        let mut cut = None;
+        for (length, (at, character)) in rest.char_indices().enumerate().skip(indent + 1) {
+            if length > columns && cut.is_some() {
+                break;
+            }
+            if character == ' ' {
+                cut = Some(at);
+            }
+        }
+        let Some((line, after)) = cut.and_then(|at| rest.split_at_checked(at)) else {
+            break;
+        };
+        let after = format!("{:indent$}{}", "", after.trim_start());
+        lines.push(line.trim_end().to_owned());
+        rest = after;
+    }
+    lines.push(rest);
+    lines
+}
+
 /// Returns the text without anything that a terminal would interpret, except [`ATTRIBUTES`].
 fn attributed(text: &str) -> String {
     let mut pieces = text.split('\x1b');
@@ -109,6 +151,35 @@ fn attributed(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_not_broken() {
+        let text = "midair: error: the process has no thread that is at a safe place";
+        let lines = folded(text, Some(30), 2);
+        assert_eq!(
+            lines,
+            [
+                "midair: error: the process has",
+                "  no thread that is at a safe",
+                "  place"
+            ]
+        );
+        assert_eq!(folded(text, None, 2), [text]);
+        assert_eq!(folded(text, Some(64), 2), [text]);
+        // Nothing is gained in a very narrow terminal, and a long word stays whole.
+        assert_eq!(folded(text, Some(10), 2), [text]);
+        let long = "ok  library  /a/very/long/path/to/a/library/of/midair in use";
+        assert_eq!(
+            folded(long, Some(40), 13),
+            [
+                "ok  library  /a/very/long/path/to/a/library/of/midair",
+                "             in use"
+            ]
+        );
+        let word = "x".repeat(100);
+        assert_eq!(folded(&word, Some(40), 2), [word]);
+        assert_eq!(folded("", Some(40), 2), [""]);
+    }
 
     #[test]
     fn tables_keep_their_attributes_and_nothing_else() {

@@ -16,6 +16,9 @@ const TIME: Duration = Duration::from_secs(1);
 /// The longest time that may be asked for.
 const LONGEST: Duration = Duration::from_secs(600);
 
+/// The width of the first column.
+const COLUMN: usize = 10;
+
 /// The clap command; `pid` is its argument.
 pub(crate) fn command(pid: Arg) -> Command {
     Command::new("why")
@@ -97,7 +100,12 @@ pub(crate) fn run(
         }
     };
     for line in lines {
-        report.line(&line);
+        // A line begins with a word of the first column, or continues the one above.
+        let indent = match line.len() - line.trim_start().len() {
+            0 => COLUMN,
+            spaces => spaces,
+        };
+        report.folded(&line, indent + 2);
     }
     Ok(0)
 }
