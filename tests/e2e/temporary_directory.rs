@@ -30,6 +30,24 @@ fn attach(target: &Target, temporary: &Path, results: &Path, words: &[&str]) -> 
     Ok(attach)
 }
 
+/// Runs a command whose directory for temporary files is a file system of this size, after a preparation.
+/// The mount is seen by the command alone, and goes with it.
+fn on_a_small_one(inner: &Command, size: &str, prepare: &str) -> Command {
+    let script = format!("mount -t tmpfs -o {size} none \"$TMPDIR\" && {prepare} && exec \"$@\"");
+    let mut outer = Command::new("unshare");
+    outer
+        .args(["-m", "sh", "-c", &script, "sh"])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env_clear();
+    for (name, value) in inner.get_envs() {
+        if let Some(value) = value {
+            outer.env(name, value);
+        }
+    }
+    outer
+}
+
 #[test]
 fn one_that_cannot_be_used_is_refused_before_anything_is_touched() -> Result<()> {
     let target = program()?;
@@ -51,6 +69,17 @@ fn one_that_cannot_be_used_is_refused_before_anything_is_touched() -> Result<()>
             "{exit}"
         );
     }
+    // One that is full still makes files.
+    if is_root_for("to mount a small file system")? {
+        let small = tempfile::tempdir()?;
+        let inner = attach(&target, small.path(), results.path(), &["--duration", "1s"])?;
+        let fill = "{ cat /dev/zero > \"$TMPDIR/full\" 2>&-; true; }";
+        let exit = run(on_a_small_one(&inner, "size=300k", fill), PATIENCE)?;
+        let said = exit.stderr.join("\n");
+        assert_eq!(exit.status.code(), Some(33), "{exit}");
+        let why = "No space left on device";
+        assert!(said.contains(why) && said.contains("in TMPDIR"), "{exit}");
+    }
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", target.pid()))?;
     assert!(
         !maps.contains("midair-worker") && !maps.contains("memfd:midair"),
@@ -70,23 +99,10 @@ fn one_that_fills_up_ends_the_recording_and_costs_nothing() -> Result<()> {
     let target = program()?;
     let results = tempfile::tempdir()?;
     let small = tempfile::tempdir()?;
-    // The mount is seen by the attacher alone, and goes with it.
-    let script = "mount -t tmpfs -o size=400k none \"$TMPDIR\" && exec \"$@\"";
     for (words, code) in [(&["-s"][..], 36), (&["-s", "--keep", "30s"], 0)] {
         let inner = attach(&target, small.path(), results.path(), words)?;
-        let mut outer = Command::new("unshare");
-        outer
-            .args(["-m", "sh", "-c", script, "sh"])
-            .arg(inner.get_program());
-        outer
-            .args(inner.get_args())
-            .args(["--duration", "3s"])
-            .env_clear();
-        for (name, value) in inner.get_envs() {
-            if let Some(value) = value {
-                outer.env(name, value);
-            }
-        }
+        let mut outer = on_a_small_one(&inner, "size=400k", ":");
+        outer.args(["--duration", "3s"]);
         let exit = run(outer, PATIENCE)?;
         let said = exit.stderr.join("\n");
         assert_eq!(exit.status.code(), Some(code), "{exit}");

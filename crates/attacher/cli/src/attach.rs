@@ -109,11 +109,11 @@ pub(crate) fn run_with(
         let wait = at.after(now.unwrap_or_default(), midair_session::utc_offset());
         report.note(&format!("waiting for {:.1} s", wait.as_secs_f64()));
         if let Some(signal) = signals.sleep(wait) {
-            report.note(&format!(
-                "{} came, and nothing was attached to",
+            let what = format!(
+                "{} came before the time of --at, and nothing was attached to",
                 signal.as_str()
-            ));
-            return 0;
+            );
+            return report.failure(&Failure::new(Kind::Nothing, what));
         }
     }
     messages.attaching();
@@ -183,11 +183,20 @@ pub(crate) fn run_with(
         keeping.turn(&signals, report);
     }
     signals.release();
-    if keeping.is_some_and(|keeping| keeping.only_windows) {
-        return match ended {
-            Some(Ended::Target(end)) if code == 0 => target_code(end, &whose, report),
-            _ => code,
-        };
+    if let Some(keeping) = keeping {
+        let failure = keeping.failure();
+        let code_of = |failure: &Failure| report.failure(&whose.named_in(failure.clone()));
+        if keeping.only_windows {
+            return match (ended, failure) {
+                (Some(Ended::Target(end)), None) if code == 0 => target_code(end, &whose, report),
+                (_, Some(failure)) => first_failure(code, code_of(&failure)),
+                _ => code,
+            };
+        }
+        // The rest is written below, whatever became of the windows.
+        if let Some(failure) = failure {
+            code = first_failure(code, code_of(&failure));
+        }
     }
     let written = {
         let _progress = report.progress_of("writing results", midair_session::written);

@@ -62,7 +62,7 @@ Examples:
   midair why 4242 --json         the same for programs";
 
 /// The exit codes of an attach, for manual pages: numbers and words.
-pub(crate) const EXIT: [(&str, &str); 10] = [
+pub(crate) const EXIT: [(&str, &str); 11] = [
     (
         "0",
         "Done; also after Enter, Ctrl-C, the end of standard input, or the end of the process.",
@@ -84,6 +84,10 @@ pub(crate) const EXIT: [(&str, &str); 10] = [
     (
         "36",
         "The records reached --max-size, or the file system of TMPDIR is full. What was recorded until then is written.",
+    ),
+    (
+        "41",
+        "Nothing was recorded: a signal came before the time of --at, or no --trigger was met.",
     ),
 ];
 

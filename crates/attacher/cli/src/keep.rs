@@ -4,10 +4,11 @@ use crate::engine::Request;
 use crate::report::Report;
 use crate::top::{held, told};
 use crate::wait::Signals;
-use midair_failure::{Failure, Kind};
+use midair_failure::{Failure, Kind, plain};
 use midair_live::{Trigger, Watched};
 use midair_session::{Keep, Recorder};
 use midair_settings::{Given, duration_word};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// The most windows of one process, unless the user says otherwise.
@@ -23,6 +24,9 @@ pub(crate) struct Keeping {
     watched: Watched,
     /// Whether only windows are written.
     pub(crate) only_windows: bool,
+    /// How many windows were written, and how many could not be.
+    written: Cell<u64>,
+    failed: Cell<u64>,
 }
 
 fn usage(what: String) -> Failure {
@@ -67,6 +71,8 @@ pub(crate) fn of(given: &Given, request: &mut Request) -> Result<Option<Keeping>
     Ok(Some(Keeping {
         watched,
         only_windows,
+        written: Cell::default(),
+        failed: Cell::default(),
     }))
 }
 
@@ -82,9 +88,34 @@ impl Keeping {
             for answer in model.answers() {
                 report.note(&format!("process {}: {}", process.pid, answer.why));
                 match &answer.files {
-                    Ok(files) => files.iter().for_each(|file| report.line(file)),
-                    Err(_) => report.warning(&told(&answer)),
+                    Ok(files) => {
+                        self.written.update(|count| count + 1);
+                        files.iter().for_each(|file| report.line(file));
+                    }
+                    Err(_) => {
+                        self.failed.update(|count| count + 1);
+                        report.warning(&told(&answer));
+                    }
                 }
+            }
+        }
+    }
+
+    /// Returns why windows are missing, at the end.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        match (self.failed.get(), self.written.get()) {
+            (0, 0) if self.only_windows => Some(
+                Failure::new(
+                    Kind::Nothing,
+                    "no --trigger was met, so no window was written",
+                )
+                .hint("let it run for longer, or leave --trigger out: what --keep kept is written at the end then"),
+            ),
+            (0, _) => None,
+            (failed, _) => {
+                let windows = plain::counted(failed, "window", "windows");
+                let what = format!("{windows} could not be written");
+                Some(Failure::new(Kind::Output, what))
             }
         }
     }
@@ -146,6 +177,24 @@ impl At {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_that_are_missing_are_a_failure() {
+        let failure = |only_windows, written, failed| {
+            let keeping = Keeping {
+                watched: Watched::default(),
+                only_windows,
+                written: Cell::new(written),
+                failed: Cell::new(failed),
+            };
+            keeping.failure().map(|failure| failure.kind)
+        };
+        assert_eq!(failure(false, 0, 0), None);
+        assert_eq!(failure(true, 0, 0), Some(Kind::Nothing));
+        assert_eq!(failure(true, 1, 0), None);
+        assert_eq!(failure(true, 1, 1), Some(Kind::Output));
+        assert_eq!(failure(false, 0, 2), Some(Kind::Output));
+    }
 
     #[test]
     fn a_time_of_day_is_today_or_tomorrow() {

@@ -248,6 +248,59 @@ fn a_signal_ends_an_attach_with_a_duration() {
     );
 }
 
+/// Nothing came, so these do not end with 0.
+#[test]
+fn what_ends_before_anything_came_says_so() {
+    let words = |at| ["midair", "attach", "4242", "--at", at];
+    let before = Instant::now();
+    let mut run = Run::start(&words("12:00"), "", Stdio::null(), None);
+    let status = format!("/proc/{}/status", run.child.id());
+    // The signal must find it where it waits.
+    let blocks = || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let blocked = u64::from_str_radix(blocked.unwrap().trim(), 16).unwrap();
+        blocked & 1 << (Signal::SIGTERM as i32 - 1) != 0
+    };
+    while !blocks() {
+        assert!(before.elapsed() < PATIENCE, "it does not wait");
+        std::thread::yield_now();
+    }
+    run.signal(Signal::SIGTERM);
+    let end = run.end();
+    assert_eq!(end.code, Some(41), "{}", end.err);
+    let why = "error: SIGTERM came before the time of --at, and nothing was attached to";
+    assert!(end.err.contains(why), "{}", end.err);
+    assert!(
+        end.err.contains("hint: let it run until then"),
+        "{}",
+        end.err
+    );
+
+    let words = [
+        "midair",
+        "attach",
+        "4242",
+        "--duration",
+        "1ms",
+        "--keep",
+        "1s",
+    ];
+    let triggers = [&words[..], &["--trigger", "gap > 50ms"]].concat();
+    let end = Run::start(&triggers, "", Stdio::null(), None).end();
+    assert_eq!(end.code, Some(41), "{}", end.err);
+    let why = "error: process 4242: no --trigger was met, so no window was written";
+    assert!(end.err.contains(why), "{}", end.err);
+    assert!(
+        end.err.contains("hint: let it run for longer"),
+        "{}",
+        end.err
+    );
+    // What was kept is written at the end.
+    let end = Run::start(&words, "", Stdio::null(), None).end();
+    assert_eq!(end.code, Some(0), "{}", end.err);
+}
+
 #[test]
 fn the_end_of_input_detaches() {
     let mut run = start("");

@@ -99,6 +99,9 @@ const BEFORE_A_BURST: &str = "the session ended without a burst of recording (--
 /// The same warning where kernels were to be counted, and some ran.
 const NOT_COUNTED: &str = "nothing was counted: no launch of a kernel had a window of counters around it; the notes say why, as far as it is known";
 
+/// Why there are no counters.
+const NO_COUNTERS: &str = "counters were asked for, and none could be prepared";
+
 /// What a session recorded.
 #[derive(Debug)]
 pub struct Finished {
@@ -236,8 +239,9 @@ impl Finished {
         }
         let why_empty = self.records.none_chosen().or(self.why_empty);
         notes.extend(why_empty.clone());
-        if self.settings.asks_for_counters() && self.counters.agents.is_empty() {
-            notes.push("counters were asked for, and none could be prepared".to_owned());
+        let without_counters = self.settings.asks_for_counters() && self.counters.agents.is_empty();
+        if without_counters {
+            notes.push(NO_COUNTERS.to_owned());
         }
         let ordinary =
             killed.is_none() && self.failure.is_none() && truncated.is_none() && full.is_none();
@@ -279,6 +283,7 @@ impl Finished {
             truncated,
             failure: self.failure,
             why_empty,
+            without_counters,
             asks: self.settings.record_something()
                 || self.settings.get("ROCPROF_ATTACH_TOOL_LIBRARY").is_some(),
         }
@@ -300,6 +305,8 @@ pub(crate) struct Ready {
     truncated: Option<&'static str>,
     failure: Option<Failure>,
     why_empty: Option<String>,
+    /// Whether counters were asked for, and none could be prepared.
+    without_counters: bool,
     /// Whether anything was to be recorded, as far as midair knows.
     asks: bool,
 }
@@ -422,6 +429,10 @@ impl Ready {
                     _ => "one side had no processor for seconds: record again when the machine has one to spare",
                 };
                 return Some(Failure::new(Kind::Incomplete, why).hint(hint));
+            }
+            // Without a launch there was nothing to count.
+            if self.without_counters && index.launched() > index.paused() {
+                return Some(Failure::new(Kind::NoCounters, NO_COUNTERS));
             }
             let mut lost: Vec<String> = trace
                 .lost
@@ -635,3 +646,6 @@ fn outcome_notes(word: u32) -> Vec<String> {
     .map(|(_, text)| text.to_owned())
     .collect()
 }
+
+#[cfg(test)]
+mod tests;

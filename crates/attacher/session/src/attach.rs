@@ -408,7 +408,7 @@ pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<Path
 /// [`Kind::Output`], where there can be none in the directory for temporary files.
 pub(crate) fn record_file() -> Result<RecordWriter, Failure> {
     let directory = std::env::temp_dir();
-    let made = rights::as_real_user(|| RecordWriter::create_in(&directory));
+    let made = rights::as_real_user(|| RecordWriter::create_in(&directory)?.with_room());
     made.and_then(|made| made).map_err(|error| {
         Failure::new(
             Kind::Output,

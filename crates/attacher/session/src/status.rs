@@ -34,6 +34,7 @@ pub const fn rocattach_status(kind: Kind) -> u32 {
         | Kind::NoCounters
         | Kind::Instrumented
         | Kind::Input
+        | Kind::Nothing
         | Kind::DetachFailed
         | Kind::TargetKilled
         | Kind::Incomplete

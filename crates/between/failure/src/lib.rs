@@ -135,6 +135,9 @@ kinds! {
 
     /// Files to read are missing, damaged, or of an unknown kind.
     Input = 40, "profile again";
+
+    /// The awaited event did not come before the end, so nothing was recorded or written.
+    Nothing = 41, "let it run until then";
 }
 
 impl Kind {

@@ -129,6 +129,16 @@ impl RecordWriter {
         })
     }
 
+    /// Requires that there is room for the first records. A file system that is full still makes files.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn with_room(self) -> io::Result<RecordWriter> {
+        self.file.write_all_at(&vec![0; BLOCK], 0)?;
+        self.file.set_len(0)?;
+        Ok(self)
+    }
+
     /// Sets what is kept from now on. The index covers all records regardless.
     pub fn keep(&mut self, keep: Keep) {
         if let Keep::Latest { time, .. } = keep {
