@@ -1,6 +1,6 @@
 //! The cost of a HIP call (`hipGetLastError`, one of the cheapest): in a process that was never
 //! attached to, and in another one while it is attached for something else, while it is traced, and
-//! after the detach. The states take turns, so that all see the same machine.
+//! after the detach. The states alternate, so that all see the same machine.
 
 use crate::report::Table;
 use crate::session::{attach, settings};

@@ -101,7 +101,7 @@ fn ns_in_batches(caller: &mut Caller) -> Result<f64> {
     Ok(all / f64::from(BATCHES * BATCH))
 }
 
-/// Returns the stage's tool, with a helper beside it that runs in the lab, where AMD's packet
+/// Returns the stage's tool, with a helper alongside it that runs in the lab, where AMD's packet
 /// library is.
 pub fn tool_for_counters(lab: &Lab) -> Result<PathBuf> {
     let ours = stage()?.join("lib/rocprofiler-sdk");

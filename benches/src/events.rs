@@ -1,6 +1,6 @@
 //! The cost of recording a HIP event (`hipEventRecord`): in a process that was never attached to,
 //! and in another one whose calls and kernels are traced, without `--hip-event-trace` and with it.
-//! The states take turns, so that all see the same machine.
+//! The states alternate, so that all see the same machine.
 
 use crate::report::Table;
 use crate::session::{attach, settings};

@@ -51,7 +51,7 @@ const RECORDINGS: [Recording; 2] = [("calls", calls), ("kernels", made)];
 struct Choice {
     records: u64,
     runs: u64,
-    /// The beginning of a recording and of a set, as they are shown.
+    /// The start of a recording and of a set, as they are shown.
     only: String,
     /// Where the files stay, so that those of two versions can be compared.
     keep: Option<PathBuf>,
@@ -204,7 +204,7 @@ fn header(kind: u8, operation: u32) -> Header {
     }
 }
 
-/// Begins a session with the kernels.
+/// Starts a session with the kernels.
 fn begin() -> Result<RecordWriter> {
     let mut writer = RecordWriter::create_in(&std::env::temp_dir())?;
     for id in 1..=KERNELS {

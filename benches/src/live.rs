@@ -1,5 +1,5 @@
 //! The cost of `midair top` on a program that makes 100,000 records a second: the processor time of
-//! its process, and the memory of both sides at the beginning and at the end.
+//! its process, and the memory of both sides at the start and at the end.
 
 use crate::report::Table;
 use midair_tests::Result;

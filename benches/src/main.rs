@@ -1,4 +1,4 @@
-//! Measures the cost of an attach on real processes and shows the budgets beside it.
+//! Measures the cost of an attach on real processes and shows the budgets alongside it.
 //!
 //! `cargo run --release -p midair-benches [entry] [calls] [dispatches] [events] [windows] [session] [live] [export] [views]`
 //! after `cargo xtask stage --release` runs these benchmarks, or all nine if none is named. With

@@ -33,7 +33,7 @@ pub fn attach(pid: i32, settings: Settings) -> Result<Session> {
     attach_with_tool(pid, settings, tool)
 }
 
-/// Attaches with the SDK of the stage, and with this tool, beside which the helper for counters is.
+/// Attaches with the SDK of the stage, and with this tool, alongside which the helper for counters is.
 pub fn attach_with_tool(pid: i32, settings: Settings, tool: PathBuf) -> Result<Session> {
     let install = Install::at(stage()?.join("lib/librocprofiler-sdk.so.1"), tool);
     let request = Request::new(Pid::try_from(pid)?, settings);

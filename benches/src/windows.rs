@@ -2,7 +2,7 @@
 //! and 16 threads: in a process that was never attached to, with kernels traced, with a window of
 //! counters around each, and on intercept queues of AMD's runtime, by which AMD's tool counts.
 //!
-//! All of these take turns, so that other work on the machine hits them alike. The figures to look
+//! All of these alternate, so that other work on the machine hits them alike. The figures to look
 //! at are differences and ratios. Each launch is timed by itself, and the median of all is taken.
 //! The first launches after a pause are kept apart, since the caches are cold then.
 

@@ -14,9 +14,9 @@ use std::path::Path;
 /// How a library's exported functions reach their table (source: `docs/sources.md#hsa`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// `mov table(%rip),%rax; jmp *offset(%rax)`, and a table that begins with its version.
+    /// `mov table(%rip),%rax; jmp *offset(%rax)`, and a table that starts with its version.
     Hsa,
-    /// `call get_table; mov offset(%rax),%rax; jmp *%rax`, and a table that begins with its size.
+    /// `call get_table; mov offset(%rax),%rax; jmp *%rax`, and a table that starts with its size.
     Hip,
 }
 

@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     link(Path::new(&here), Path::new(&out))
 }
 
-/// Links the library so that it needs libhsa-runtime64.so.1 by name and finds it beside itself, as
+/// Links the library so that it needs libhsa-runtime64.so.1 by name and finds it next to itself, as
 /// AMD's does. Cargo does not link one cdylib against another. So the linker gets an empty library
 /// with that SONAME, and with the names that `src/hsa.rs` declares.
 fn link(here: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
@@ -56,7 +56,7 @@ fn link(here: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     let file = out.join("names.c");
     std::fs::write(&file, source)?;
     let library = out.join("libhsa-runtime64.so.1");
-    // The one of the processor that is compiled for, where cargo was told of one.
+    // The one of the processor that is compiled for, if cargo was given one.
     println!("cargo:rerun-if-env-changed=RUSTC_LINKER");
     let gcc = std::env::var("RUSTC_LINKER").unwrap_or_else(|_| "gcc".to_owned());
     let status = Command::new(&gcc)

@@ -39,7 +39,7 @@ fn any_arguments_while_midair_attaches_and_detaches() -> Result<()> {
     let statuses = values(&sdk, "rocprofiler_status_t", "ROCPROFILER_STATUS_LAST");
     let mut all = functions(&sdk, "rocprofiler_", "rocprofiler_status_t");
     // These functions are left out. A caller that guesses the right number destroys the buffer of
-    // midair's tool, or makes its context count beside another one that counts. AMD's library
+    // midair's tool, or makes its context count alongside another one that counts. AMD's library
     // allows the same. A tool then refuses each attach. The library's own tests cover these
     // functions.
     all.retain(|(name, ..)| {

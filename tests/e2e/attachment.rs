@@ -111,7 +111,7 @@ fn the_root_of_a_tree_is_required() -> Result<()> {
 }
 
 /// In a process with a thread of the listener's name, but without a listener behind it, the attach
-/// fails and leaves no session. The next attach begins anew.
+/// fails and leaves no session. The next attach starts again.
 #[test]
 fn a_set_up_that_fails_is_rolled_back() -> Result<()> {
     let script = "import ctypes; ctypes.CDLL(None).prctl(15, b'rocp-bg-attach', 0, 0, 0); print('ready', flush=True); input()";

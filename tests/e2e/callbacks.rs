@@ -1,6 +1,6 @@
 //! Callback tracing: a tool of another vendor receives callbacks on the threads that make the
-//! calls, with arguments and results. Whenever it is told of the beginning of a call, it is also
-//! told of the end.
+//! calls, with arguments and results. Whenever it is notified of the start of a call, it is also
+//! notified of the end.
 
 use midair_tests::Result;
 use midair_tests::caller::{Caller, between};

@@ -51,7 +51,7 @@ fn every_call_is_there_once() -> Result<()> {
     let mut caller = start(&lab)?;
     let pid = caller.pid();
 
-    // HIP calls come from the main thread and from threads that begin and end meanwhile.
+    // HIP calls come from the main thread and from threads that start and end meanwhile.
     let began = boottime();
     let attacher = Attacher::start(pid, &["--hip-trace", "--output-format", "csv"])?;
     let before = caller.counts()?;
@@ -319,7 +319,7 @@ fn each_option_records_its_domains_and_no_others() -> Result<()> {
         let words = [options, &["--output-format", "csv"]].concat();
         let attacher = Attacher::start(target.pid(), &words)?;
         let before = target.model_log()?.dispatches().count();
-        // Waits for three rounds of the program, at whichever of its kernels the first one begins.
+        // Waits for three rounds of the program, at whichever of its kernels the first one starts.
         until("some rounds", || {
             Ok(target.model_log()?.dispatches().count() > before + 9)
         })?;

@@ -162,7 +162,7 @@ fn sessions_over_ctypes() -> Result<()> {
     ];
     let exit = run_staged("rocprofv3", &other, PATIENCE)?;
     assert_eq!(exit.status.code(), Some(15), "{exit}");
-    assert!(exit.stderr.join(" ").contains("attached already"), "{exit}");
+    assert!(exit.stderr.join(" ").contains("already attached"), "{exit}");
     one.tell("calls 3")?;
     assert_eq!(user.call(&format!("rocattach_detach {first}"))?, "0");
     // The files are complete when the call returns: the process that wrote them is still there and

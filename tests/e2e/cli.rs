@@ -525,7 +525,7 @@ fn arguments_that_are_refused() -> Result<()> {
             "rocprofv3",
             vec!["--pid", nobody, "--ompt-trace"],
             2,
-            "OpenMP's runtime asks for its tool once",
+            "the OpenMP runtime loads its tool once",
         ),
         (
             "rocprofv3",
@@ -552,7 +552,7 @@ fn arguments_that_are_refused() -> Result<()> {
             "midair",
             vec!["attach", nobody, "--ompt-trace"],
             2,
-            "OpenMP's runtime asks for its tool once",
+            "the OpenMP runtime loads its tool once",
         ),
     ] {
         let exit = run_staged(program, &words, PATIENCE)?;

@@ -28,7 +28,7 @@ fn has(host: &mut ClientHost, expected: u64) -> Result<()> {
 }
 
 /// Records in windows, with launches between the windows that belong to none. `calls` says whether
-/// the client is told of each launch. `module` says whether each window loads the kernels anew, for
+/// the client is notified of each launch. `module` says whether each window loads the kernels again, for
 /// a client that asks for code objects last.
 fn windows(name: &str, calls: bool, module: bool) -> Result<()> {
     let Some(lab) = Lab::find()? else {

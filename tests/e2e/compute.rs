@@ -176,7 +176,7 @@ fn the_roofline_has_the_levels_that_were_counted() -> Result<()> {
         );
     }
     assert!(
-        text.contains("No kernel has its place at HBM, vL1D"),
+        text.contains("No kernel can be placed at HBM, vL1D"),
         "{text}"
     );
     Ok(())

@@ -157,7 +157,7 @@ fn a_window_that_another_profiler_starts_anew_is_disturbed() -> Result<()> {
     let log = target.log.clone();
     target.target.wait(PATIENCE)?.success()?;
     let log = ModelLog::read(&log)?;
-    // Windows of ours whose counters somebody reset before they were read.
+    // Windows of ours whose counters another profiler reset before they were read.
     let events = log.records.iter().map(|record| &record.event);
     let of_ours: BTreeSet<u64> = events
         .clone()
@@ -254,7 +254,7 @@ fn maps(pid: i32) -> Result<String> {
     Ok(std::fs::read_to_string(format!("/proc/{pid}/maps"))?)
 }
 
-/// A program that does nothing until it is told to.
+/// A program that does nothing until it is asked to.
 fn idle(lab: &Lab) -> Result<LabTarget> {
     let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
     let command: LabCommand<'_> = lab.run(&lab.program("regions")?);
@@ -355,7 +355,7 @@ fn counters_are_listed_by_the_program() -> Result<()> {
     Ok(())
 }
 
-/// Groups of an input file take turns in a running process, as `rocprofv3` is told of them: by lines
+/// Groups of an input file are multiplexed in a running process, as `rocprofv3` is notified of them: by lines
 /// `pmc:` or by jobs in yaml.
 #[test]
 fn groups_of_an_input_file_take_turns_in_a_running_process() -> Result<()> {
@@ -434,7 +434,7 @@ fn a_session_without_counters_changes_nothing_for_them() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // What the device is told beside kernels and barriers: packets of commands, and accesses to
+    // What the device receives besides kernels and barriers: packets of commands, and accesses to
     // registers of counters.
     let commands = |log: &ModelLog| -> (usize, BTreeMap<String, usize>) {
         let mut kinds = BTreeMap::new();

@@ -122,7 +122,7 @@ fn windows_are_around_the_chosen_dispatches() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // Recording begins between two dispatches that nobody can name: the numbers are not the log's.
+    // Recording starts between two dispatches that nobody can name: the numbers are not the log's.
     let enough = |log: &ModelLog| {
         let with = counted(log).into_iter().flatten();
         let last = with
@@ -282,7 +282,7 @@ fn devices_are_not_counted_while_the_recording_is_paused() -> Result<()> {
 }
 
 /// The same words choose what a trace has, where nothing is counted: kernels by name, and dispatches
-/// of each kernel by their numbers since recording began.
+/// of each kernel by their numbers since recording started.
 #[test]
 fn traces_of_a_running_process_have_the_chosen_dispatches() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -305,7 +305,7 @@ fn traces_of_a_running_process_have_the_chosen_dispatches() -> Result<()> {
     ];
     for (words, expected) in cases {
         let out = tempfile::tempdir_in(lab.scratch())?;
-        // A list of ranges ends where another option begins.
+        // A list of ranges ends where another option starts.
         let all = [&words[..], &["--kernel-trace", "--output-format", "csv"]].concat();
         let mut attacher = attach(&lab, &target, out.path(), &all)?.spawn()?;
         attacher.expect_error("attached to process")?;

@@ -180,7 +180,7 @@ fn a_process_is_the_same_after_many_cycles_with_counters_and_without() -> Result
         before.resident,
         after.resident
     );
-    // Some of them ran beside others, and have none.
+    // Some of them ran alongside others, and have none.
     assert!(counted > cycles * each / 20, "{counted} with values");
     assert_eq!(
         (last.descriptors, last.threads),

@@ -225,7 +225,7 @@ fn files_of_a_started_program_are_as_amds_in_every_format() -> Result<()> {
     Ok(())
 }
 
-/// A running program, whose groups take turns: a derived counter, one of the user's own (`-E`), and
+/// A running program, whose groups are multiplexed: a derived counter, one of the user's own (`-E`), and
 /// basic ones. All formats have the same values, and the same dispatches have none.
 #[test]
 fn files_of_a_running_program_say_the_same_in_every_format() -> Result<()> {

@@ -50,7 +50,7 @@ fn a_trace_of_calls_has_the_programs_own_only() -> Result<()> {
 }
 
 /// Queues that are made without times, and one whose packets the runtime hands to a function of the
-/// program's: none has windows, that is told, and nothing is lost on any.
+/// program's: none has windows, a note says so, and nothing is lost on any.
 #[test]
 fn queues_without_times_and_intercept_queues_have_none() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -80,8 +80,8 @@ fn queues_without_times_and_intercept_queues_have_none() -> Result<()> {
     assert_eq!(session.count("dispatches"), 2 * 20 * 19, "{}", session.said);
     for told in [
         "none of 760 dispatches was counted",
-        "launches had no window, since they were on queues",
-        "nothing was counted: no launch of a kernel had a window",
+        "launches had no window, since another profiler intercepts",
+        "nothing was counted: no kernel launch got a counter window",
     ] {
         assert!(session.said.contains(told), "{told}: {}", session.said);
     }
@@ -132,7 +132,7 @@ fn a_program_may_fork_meanwhile() -> Result<()> {
     Ok(())
 }
 
-/// What becomes another program has windows in its last moment, and again when it is attached to anew.
+/// What becomes another program has windows in its last moment, and again when it is attached to again.
 #[test]
 fn a_program_may_become_another_one_meanwhile() -> Result<()> {
     let Some(lab) = Lab::find()? else {

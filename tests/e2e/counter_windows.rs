@@ -1,5 +1,5 @@
 //! Windows of counters on AMD's runtimes, compared with what the model's log says of each packet:
-//! the log alone tells which dispatches had windows, what ran beside these, and what they counted.
+//! the log alone tells which dispatches had windows, what ran alongside these, and what they counted.
 
 use crate::counters::{attach, begin, files, program};
 use midair_tests::Result;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Beginning and end of a dispatch, by which both sides know it.
+/// Start and end of a dispatch, by which both sides know it.
 type Times = (u64, u64);
 
 /// A window, as the model's log has it.
@@ -24,7 +24,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// When it uses the device's counters. They begin to count somewhere in the first packet, on one
+    /// When it uses the device's counters. They start to count somewhere in the first packet, on one
     /// XCC after the other, and are read somewhere in the second.
     fn uses(&self) -> Times {
         (self.started.start, self.was_read.end)
@@ -190,7 +190,7 @@ impl Session {
     }
 }
 
-/// A `midair attach` in the lab that stays until it is told to end.
+/// A `midair attach` in the lab that stays until it is asked to end.
 pub struct Attached {
     pub attacher: LabTarget,
     pub out: tempfile::TempDir,
@@ -264,7 +264,7 @@ pub fn quit(mut target: LabTarget) -> Result<ModelLog> {
     Ok(log)
 }
 
-/// More than one group holds, so that they take turns.
+/// More than one group holds, so that they are multiplexed.
 const GROUPS: [&str; 6] = [
     "--pmc",
     "SQ_WAVES,GRBM_GUI_ACTIVE",
@@ -274,7 +274,7 @@ const GROUPS: [&str; 6] = [
     "SPI_CSN_NUM_THREADGROUPS,SQ_BUSY_CYCLES",
 ];
 
-/// A thousand dispatches over four streams, with groups that take turns.
+/// A thousand dispatches over four streams, with multiplexed groups.
 #[test]
 fn of_a_thousand_dispatches_over_four_streams() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -284,7 +284,7 @@ fn of_a_thousand_dispatches_over_four_streams() -> Result<()> {
     target.expect("ready")?;
     target.send("pause 400")?;
     target.expect("pause")?;
-    // Every queue has been used, so it is known from the beginning on.
+    // Every queue has been used, so it is known from the start on.
     tell(&mut target, "rounds 2")?;
     let before = target.model_log()?.dispatches().count();
     let attached = Attached::to(&lab, &target, &GROUPS)?;
@@ -374,7 +374,7 @@ fn of_packets_that_are_reserved_together() -> Result<()> {
     tell(&mut target, "burst 16 1")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
     // By these the queue is known, and that the program looks at the room in it. What follows needs
-    // no more windows than are ready at the beginning, whatever the worker thread does meanwhile.
+    // no more windows than are ready at the start, whatever the worker thread does meanwhile.
     let first = until_known(&mut target)?;
     tell(&mut target, "many 40")?;
     let session = attached.detach()?;
@@ -384,7 +384,7 @@ fn of_packets_that_are_reserved_together() -> Result<()> {
     Ok(())
 }
 
-/// Producers that know their index before they ask have no windows, and are told.
+/// Producers that know their index before they ask have no windows, and a note says so.
 #[test]
 fn of_other_ways_to_reserve() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -425,7 +425,7 @@ enum End {
 }
 
 /// The steps of one launch; the session ends before each of them. The barrier at the front holds the
-/// device until "open", so nothing of ours has begun before that.
+/// device until "open", so nothing of ours has started before that.
 const STEPS: [&str; 6] = ["bar", "take", "fill", "ring", "open", "end"];
 
 fn ends_at_each_step(how: End) -> Result<()> {

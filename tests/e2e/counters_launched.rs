@@ -1,6 +1,6 @@
 //! Hardware counters of programs that are launched under the profiler. Every dispatch has its
 //! values, which are those of the model's rules (`sim/gpu-model/src/pmu/rules.rs`). The model's log
-//! shows that no dispatch ran beside another.
+//! shows that no dispatch ran alongside another.
 
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
@@ -297,7 +297,7 @@ fn each_group_of_counters_is_a_run_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// The groups of `pmc_groups` take turns within one run.
+/// The groups of `pmc_groups` are multiplexed within one run.
 #[test]
 fn groups_that_take_turns_do_so_within_one_run() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -443,9 +443,9 @@ fn what_cannot_be_counted_is_refused_before_the_program_runs() -> Result<()> {
     )?;
     let mixed = lab.inside(&mixed)?;
     let cases: [(&[&str], &str); 4] = [
-        (&["-i", &mixed], "not both at once"),
+        (&["-i", &mixed], "cannot combine pmc and pmc_groups"),
         (&["--pmc", "SQ_WAVE"], "near it are SQ_WAVES"),
-        (&too_many, "which counts 4 at once"),
+        (&too_many, "which has 4"),
         (
             &["--pmc", "SQ_WAVES", "--pmc", "NO_SUCH"],
             "no counter NO_SUCH",

@@ -93,7 +93,7 @@ fn cupti_traces_and_is_finalized() -> Result<()> {
     Ok(())
 }
 
-/// A stand-in that is told to have a subscriber refuses every other one.
+/// A stand-in that is asked to have a subscriber refuses every other one.
 #[test]
 fn a_subscriber_that_was_ordered() -> Result<()> {
     let kit = Kit::new()?;

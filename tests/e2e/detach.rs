@@ -174,7 +174,7 @@ fn counts_are_right(exit: &Exit, log: &ModelLog) -> Result<()> {
     Ok(())
 }
 
-/// A thread stays in one hipStreamSynchronize during two sessions. The second session begins and
+/// A thread stays in one hipStreamSynchronize during two sessions. The second session starts and
 /// ends while the kernel runs.
 #[test]
 fn a_thread_blocked_across_two_sessions() -> Result<()> {
@@ -197,7 +197,7 @@ fn a_thread_blocked_across_two_sessions() -> Result<()> {
             .count()
     };
 
-    // The first session sees the launch and the beginning of the wait.
+    // The first session sees the launch and the start of the wait.
     let first = Profiler::attach(target.pid(), &lab.scratch().join("first"), &USUAL)?;
     target.send("block")?;
     let blocked: u64 = target
@@ -238,7 +238,7 @@ fn a_thread_blocked_across_two_sessions() -> Result<()> {
         (0, 0, blocked)
     );
     assert_eq!(trace.kernels.len(), 4);
-    // At the detach the wait may or may not have begun. If it has, the trace has it, and it ends
+    // At the detach the wait may or may not have started. If it has, the trace has it, and it ends
     // with the session.
     assert!(
         sync(&trace) == 1 || sync(&trace) == 2,
@@ -385,7 +385,7 @@ fn wrappers_of_another_tool() -> Result<()> {
     let trace = profiler.detach()?;
     exactly(&trace, 7);
     assert!(
-        trace.notes().contains("put its wrapper over ours"),
+        trace.notes().contains("wrapped midair's hooks"),
         "{}",
         trace.notes()
     );

@@ -288,13 +288,13 @@ fn other_formats(out: &Path, readings: &BTreeMap<u64, Reading>) -> Result<()> {
     let waves = curves
         .filter(|curve| curve["name"] == "GPU 0 SQ_WAVES /s")
         .filter_map(|curve| curve["values"].as_array());
-    // Begin, length and value of each reading.
+    // Start, length and value of each reading.
     let values: Vec<usize> = waves.map(|values| values.len() / 3).collect();
     assert_eq!(values, [readings.len()], "{}", page["curves"]);
     Ok(())
 }
 
-/// Groups take turns while kernels are traced, too.
+/// Groups are multiplexed while kernels are traced, too.
 #[test]
 fn groups_take_turns() -> Result<()> {
     let Some(lab) = Lab::find()? else {

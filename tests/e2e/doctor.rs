@@ -393,7 +393,7 @@ fn processes_that_are_not_targets() -> Result<()> {
     assert!(
         exit.stdout
             .iter()
-            .any(|line| line.contains("is this program itself")),
+            .any(|line| line.contains("is midair itself")),
         "{exit}"
     );
     // Process 1 is looked at like any other. It has no runtime, or we have no right to look at it.

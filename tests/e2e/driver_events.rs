@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The id of the first GPU of the stand-in's topology.
 const GPU: &str = "2";
-/// The number of lines in each round that are read by somebody.
+/// The number of lines in each round that a reader reads.
 const LINES: u64 = 9;
 
 struct Driver {

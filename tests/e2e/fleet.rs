@@ -14,7 +14,7 @@ use std::process::Command;
 /// Rounds of work while attached; each launches four kernels.
 const ROUNDS: u64 = 10;
 
-/// A script that takes the arguments of ssh. Hosts are directories beside it, which hold the id of
+/// A script that takes the arguments of ssh. Hosts are directories next to it, which hold the id of
 /// a process in the host's namespaces. The host `dead` cannot be reached, and `hung` never answers.
 const SSH: &str = r#"#!/bin/sh
 while [ "$1" != -- ]; do shift; done
@@ -85,7 +85,7 @@ fn every_host_has_its_line_and_its_own_failure() -> Result<()> {
     let words = "--timeout 3 --json a b dead hung -- attach --name two_gpus -f csv -d results";
     let words: Vec<&str> = words.split(' ').collect();
     let mut attacher = Target::spawn(fleet.command(&words)?)?;
-    // Both hosts record. They may begin in any order.
+    // Both hosts record. They may start in any order.
     midair_tests::target::until("both attaches", || {
         let said = attacher.errors();
         let on = |host: &str| said.iter().any(|line| line.starts_with(host));

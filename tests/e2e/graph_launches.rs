@@ -2,7 +2,7 @@
 //!
 //! The threads of the program `graphs` launch kernels with grids of their own, each on a stream of
 //! its own. So the model's log tells which of its dispatches are of one launch, when the first of
-//! them began, and when the last ended.
+//! them started, and when the last ended.
 
 use crate::counters::{attach, begin, files};
 use crate::counters_launched::launched;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Begin and end of a launch.
+/// Start and end of a launch.
 type Times = (u64, u64);
 
 fn graphs(lab: &Lab, threads: u32, nodes: usize) -> Result<LabCommand<'_>> {
@@ -65,7 +65,7 @@ const LAUNCHES: &str = "SELECT start, \"end\", tid, graph_exec_id, kernel_dispat
 const KERNELS: &str = "SELECT graph_exec_id, COUNT(*) AS n FROM rocpd_kernel_dispatch GROUP BY 1";
 const REMARKS: &str = "SELECT start, \"end\" FROM rocpd_graph_launch WHERE extdata <> '{}'";
 
-/// What a session has told.
+/// The output of a session.
 struct Session {
     launches: Vec<Launch>,
     /// How many kernels in the results are of each graph; 0 is none.
@@ -134,7 +134,7 @@ impl Session {
         })
     }
 
-    /// The launches of each thread, those of the thread that began first first. All have the number
+    /// The launches of each thread, those of the thread that started first first. All have the number
     /// of kernels that their graphs have, and each has an id of its own.
     fn by_thread(&self, nodes: usize) -> Vec<Vec<Times>> {
         let mut threads: BTreeMap<u64, Vec<Times>> = BTreeMap::new();
@@ -279,7 +279,7 @@ fn branches_on_several_queues_are_one_launch() -> Result<()> {
     Ok(())
 }
 
-/// What is cut by the beginning or the end of a session is left out, and said to be.
+/// What is cut by the start or the end of a session is left out, and said to be.
 #[test]
 fn launches_in_the_middle_of_which_a_session_begins_and_ends() -> Result<()> {
     let Some(lab) = Lab::find()? else {

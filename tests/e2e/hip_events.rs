@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Begin and end of a packet.
+/// Start and end of a packet.
 type Times = (u64, u64);
 
 const RECORD: u64 = 1;
@@ -54,7 +54,7 @@ const REMARKS: &str =
     "SELECT start FROM regions WHERE category = 'BARRIER' AND extdata LIKE '%remark%'";
 const KERNELS: &str = "SELECT COUNT(*) AS n FROM rocpd_kernel_dispatch";
 
-/// What a session has told.
+/// The output of a session.
 struct Session {
     events: Vec<Told>,
     /// How many have times that are not the device's.
@@ -241,7 +241,7 @@ fn session(lab: &Lab, model: GpuModel, words: &[&str], kind: &[&str]) -> Result<
     Ok((session, quit(target)?))
 }
 
-/// Every call is either told, with the times of its barrier in the log, or counted as one without.
+/// Every call is either reported, with the times of its barrier in the log, or counted as one without.
 fn check(session: &Session, done: &Done) {
     let barriers = done.barriers();
     for told in &session.events {

@@ -125,13 +125,13 @@ fn hooks_of_every_generation_are_called_in_order() -> Result<()> {
             format!("named detach calls={calls}")
         ]
     );
-    // The default tool is alone, under the attach library's own name. No tool of this test is told
+    // The default tool is alone, under the attach library's own name. No tool of this test is notified
     // of the session.
     let rocattach = stage()?.join("lib/librocprofiler-sdk-rocattach.so.1");
     let (lines, _) = sessions.session(&lab, &rocattach.display().to_string())?;
     assert_eq!(lines, [""; 0]);
 
-    // When the process exits, each tool is told so once, long after its detach.
+    // When the process exits, each tool is notified once, long after its detach.
     let log = sessions.log.clone();
     sessions.caller.quit()?;
     let text = std::fs::read_to_string(log)?;
@@ -175,7 +175,7 @@ fn an_attached_tool_is_notified_when_the_process_exits() -> Result<()> {
     Ok(())
 }
 
-/// Installs our register library and SDK beside one another. Returns the directory as the target
+/// Installs our register library and SDK next to one another. Returns the directory as the target
 /// sees it.
 fn installed(lab: &Lab) -> Result<String> {
     let dir = lab.scratch().join("installed");

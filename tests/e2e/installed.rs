@@ -300,7 +300,7 @@ fn one_file_demonstrates_an_attach_without_a_compiler() -> Result<()> {
     };
     // The first line is printed before anything else is done.
     let mut first = Target::spawn(demo(&["-d", "first"]))?;
-    first.expect_error("demo: getting a program ready")?;
+    first.expect_error("demo: preparing the included program")?;
     let exit = first.wait(PATIENCE)?.success()?;
     assert!(has(&exit.stdout, "gemm"), "{exit}");
     assert!(has(&exit.stdout, "_results.db"), "{exit}");

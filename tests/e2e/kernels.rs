@@ -17,7 +17,7 @@ const SCALE: &str = "scale(float*, float, int)";
 /// Calls that launch in the test programs.
 const LAUNCHES: [&str; 3] = ["hipModuleLaunchKernel", "hipLaunchKernel", "hipMemset"];
 
-/// Checks that each kernel belongs to a launching call of its thread that began before it, on the
+/// Checks that each kernel belongs to a launching call of its thread that started before it, on the
 /// same stream, and that each launching call has one kernel.
 fn called(trace: &Trace) -> Result<()> {
     let mut launched = BTreeSet::new();
@@ -321,7 +321,7 @@ fn vadd() -> Result<()> {
             3,
             "vadd, scale and HIP's own fill: {by_name:?}"
         );
-        // The calls that began before the attach can have launched only the first kernel of the
+        // The calls that started before the attach can have launched only the first kernel of the
         // trace. The arguments of such a call are not known, so the stream is not, either.
         let (launching, before): (Vec<_>, Vec<_>) = trace
             .kernels

@@ -88,7 +88,7 @@ fn a_tool_of_the_user_stays() -> Result<()> {
     assert_eq!(exit.stdout, ["fencing 1", "done"], "{exit}");
     let said = exit.stderr.join("\n");
     assert!(
-        said.contains("KOKKOS_TOOLS_LIBS names a tool already"),
+        said.contains("KOKKOS_TOOLS_LIBS already names a tool"),
         "{exit}"
     );
     Ok(())
@@ -101,6 +101,6 @@ fn an_attach_refuses_it() -> Result<()> {
     attach.args(["attach", &std::process::id().to_string(), "--kokkos-trace"]);
     let exit = run(attach, PATIENCE)?;
     assert_eq!(exit.status.code(), Some(2), "{exit}");
-    assert!(exit.stderr.join("\n").contains("when it starts"), "{exit}");
+    assert!(exit.stderr.join("\n").contains("at its start"), "{exit}");
     Ok(())
 }

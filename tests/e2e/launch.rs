@@ -264,7 +264,7 @@ fn without_our_command_line() -> Result<()> {
     let stage = lab.stage()?;
     let lib = format!("{stage}/lib");
     let tool = format!("{lib}/rocprofiler-sdk/librocprofiler-sdk-tool.so");
-    // AMD's register library finds the SDK by the loader's search, and ours finds it beside itself.
+    // AMD's register library finds the SDK by the loader's search, and ours finds it next to itself.
     // In AMD's turn the loader must not find our register library first.
     let only_sdk = lab.scratch().join("only-sdk");
     std::fs::create_dir(&only_sdk)?;
@@ -533,7 +533,7 @@ fn what_is_kept_and_who_is_recorded() -> Result<()> {
     };
     let rank = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "4")];
 
-    // The settings beside the results, from libraries that are named, for a rank that is recorded.
+    // The settings next to the results, from libraries that are named, for a rank that is recorded.
     let options = [
         "--output-config",
         "--minimum-output-data",
@@ -561,7 +561,7 @@ fn what_is_kept_and_who_is_recorded() -> Result<()> {
     assert_eq!(results.names()?, [""; 0], "{exit}");
     let said = exit.stderr.join("\n");
     assert!(
-        said.contains("--minimum-output-data asks for 100000"),
+        said.contains("less than the 100000 of --minimum-output-data"),
         "{said}"
     );
 
@@ -575,7 +575,7 @@ fn what_is_kept_and_who_is_recorded() -> Result<()> {
     Ok(())
 }
 
-/// A word before the program that begins with a hyphen is an option, even if there is none of that
+/// A word before the program that starts with a hyphen is an option, even if there is none of that
 /// name. Behind the program, words are the program's own.
 #[test]
 fn a_misspelt_option_is_not_run_as_a_program() -> Result<()> {

@@ -90,7 +90,7 @@ fn check(kernels: &BTreeMap<String, (usize, u64)>, rounds: u64) {
     }
 }
 
-/// Returns the names in the json and rocpd files beside a csv file.
+/// Returns the names in the json and rocpd files next to a csv file.
 fn other_formats(json_file: &Path, rocpd_file: &Path) -> Result<[Vec<String>; 2]> {
     let document = json(json_file)?;
     let symbols = document["rocprofiler-sdk-tool"][0]["kernel_symbols"].as_array();
@@ -130,7 +130,7 @@ fn kernels_with_long_names_are_recorded_and_the_program_lives() -> Result<()> {
         );
         assert!(in_rocpd == names);
         let notes = std::fs::read_to_string(traced.file("notes.txt"))?;
-        let is_said = |line: &str| line.starts_with("names of kernels") && line.ends_with(": 5");
+        let is_said = |line: &str| line.starts_with("kernel names") && line.ends_with(": 5");
         assert!(notes.lines().any(is_said), "{notes}");
     }
     quit(target)

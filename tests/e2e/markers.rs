@@ -171,14 +171,14 @@ fn ranges_that_cross_the_edge_of_a_recording_are_marked() -> Result<()> {
         "they end with the recording"
     );
 
-    // The ranges end in the next recording, which has not seen them begin.
+    // The ranges end in the next recording, which has not seen them start.
     let attacher = Attacher::start(pid, &words)?;
     tell(&mut target, "shut")?;
     tell(&mut target, "nest 1")?;
     let traced = attacher.detach()?.code(0)?;
     assert_eq!(traced.markers()?.len(), 4);
     assert!(
-        said(&traced).contains("2 ROCTx ranges ended that had begun before"),
+        said(&traced).contains("2 ROCTx ranges ended that had started before"),
         "{}",
         said(&traced)
     );
@@ -212,7 +212,7 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
     let traced = attacher.detach()?.code(0)?;
     assert_eq!(by_function(&traced.markers()?)["good"], 300);
     assert!(
-        said(&traced).contains("ROCTx ranges that were pushed and not popped"),
+        said(&traced).contains("ROCTx ranges were pushed beyond the limit"),
         "{}",
         said(&traced)
     );
@@ -226,7 +226,7 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
     let counts: BTreeMap<String, u64> = by_function(&markers);
     assert_eq!(counts[&"x".repeat(1024)], 2);
     assert!(
-        said(&traced).contains("1 ROCTx messages were cut"),
+        said(&traced).contains("1 ROCTx messages were truncated"),
         "{}",
         said(&traced)
     );

@@ -333,7 +333,7 @@ fn scratch_memory_is_what_the_gpu_asked_for() -> Result<()> {
         assert!(program.tables()? == native, "an entry is not what it was");
         trace.whole()?;
         log.check().or_else(|error| {
-            // The log of a queue from before the attach begins in the middle.
+            // The log of a queue from before the attach starts in the middle.
             if error.to_string().starts_with("expected index 0") {
                 Ok(())
             } else {
@@ -359,7 +359,7 @@ fn scratch_memory_is_what_the_gpu_asked_for() -> Result<()> {
             told.iter()
                 .filter(move |told| told.number("/operation") == operation)
         };
-        // There is one allocation for each dispatch that was held up.
+        // There is one allocation for each dispatch that was blocked.
         let held: Vec<&Asked> = asked.iter().filter(|asked| asked.code == 1).collect();
         let allocated: Vec<&Told> = of(ALLOC).collect();
         assert_eq!(allocated.len(), held.len(), "{options:?}");

@@ -72,7 +72,7 @@ fn hips_memory_belongs_to_its_calls() -> Result<()> {
         let command = lab.run(&program).register(register);
         let mut target = command.log_name(&format!("log-{register}")).spawn()?;
         target.expect("ready")?;
-        // The session begins before the runtime is there, so the runtime's own allocations at
+        // The session starts before the runtime is there, so the runtime's own allocations at
         // start-up are recorded, with their agents.
         let dir = lab.scratch().join(format!("hip-{register}"));
         let options = ["--memory-allocation-trace", "--hip-trace"];
@@ -160,7 +160,7 @@ fn session(
     Ok(lines)
 }
 
-/// Returns the lines that begin with this word, without the word.
+/// Returns the lines that start with this word, without the word.
 fn of<'a>(lines: &'a [String], kind: &str) -> Vec<&'a str> {
     let words = lines.iter().filter_map(|line| line.split_once(' '));
     words

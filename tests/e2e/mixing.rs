@@ -1,4 +1,4 @@
-//! Our parts beside AMD's and beside foreign ones. Each mixture works, or is refused with a status
+//! Our parts alongside AMD's and alongside foreign ones. Each mixture works, or is refused with a status
 //! of its own and leaves the process as it was.
 //!
 //! The register library is ours or AMD's 0.6.0. The attaching side is our engine, or a program that

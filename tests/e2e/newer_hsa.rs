@@ -88,7 +88,7 @@ fn window(size: u64, tables: Option<&str>, more: &[(&str, &str)]) -> Result<()> 
     assert_eq!((vendor, log.dispatches().count()), (26, 52));
     let by_descriptor = tables.is_some();
     if by_descriptor {
-        whole_but(&mut trace, &["2 queues of copy engines"])?;
+        whole_but(&mut trace, &["2 copy engine queues"])?;
     } else {
         trace.whole()?;
     }
@@ -167,7 +167,7 @@ fn vendor_packets_of_an_unknown_format_are_counted_and_told() -> Result<()> {
     whole_but(
         &mut trace,
         &[
-            "vendor packets that are not understood, 5 of format 77: kernels that they launched are not in the trace",
+            "unknown vendor packets, 5 of format 77: kernels that they launched are not in the trace",
         ],
     )?;
     same(&trace, &log)?;

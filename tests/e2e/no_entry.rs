@@ -79,7 +79,7 @@ fn end(mut midair: Target, code: i32) -> Result<Exit> {
     Ok(exit)
 }
 
-/// A kernel: the node of its GPU, its begin and its end.
+/// A kernel: the node of its GPU, its start and its end.
 type Times = (u64, u64, u64);
 
 /// Returns the kernels of the csv file.
@@ -274,7 +274,7 @@ fn a_gpu_without_a_log_is_named() -> Result<()> {
 }
 
 /// A kernel that still runs at the detach is in the results without times. A message tells of one
-/// that began before the recording.
+/// that started before the recording.
 #[test]
 fn kernels_across_the_edges() -> Result<()> {
     let kit = Kit::new()?;
@@ -289,10 +289,10 @@ fn kernels_across_the_edges() -> Result<()> {
             |at: usize| -> Result<u64> { Ok(u64::from_le_bytes(bytes[at..at + 8].try_into()?)) };
         Ok(index(at)? + index(at + 8)?)
     };
-    // The first round has written four records. The fifth record is the begin of a long kernel.
+    // The first round has written four records. The fifth record is the start of a long kernel.
     until("a kernel has begun", || Ok(begun()? >= 5))?;
     let recording = begin(&kit, target.pid(), &[])?;
-    // Then come its end, the two records of the short kernel, and the begin of the second long
+    // Then come its end, the two records of the short kernel, and the start of the second long
     // kernel.
     until("the second has begun", || Ok(begun()? >= 9))?;
     let exit = end(recording, 0)?;
@@ -302,7 +302,7 @@ fn kernels_across_the_edges() -> Result<()> {
         .filter(|row| row["Start_Timestamp"] == "0")
         .count();
     assert_eq!(untimed, 1, "{rows:?}");
-    let told = "1 kernels are not in the trace whose begin the log did not have";
+    let told = "1 kernels are missing from the trace, since the log had no start for them";
     assert!(exit.stderr.iter().any(|line| line.contains(told)), "{exit}");
     target.expect("work")?;
     Ok(())
@@ -322,23 +322,23 @@ fn refusals() -> Result<()> {
             29,
             "this machine has no AMD GPU driver",
         ),
-        (&[("SIM_KFD_OPEN", "13")], 11, "/dev/kfd may not be opened"),
+        (&[("SIM_KFD_OPEN", "13")], 11, "cannot open /dev/kfd"),
         (&[("SIM_KFD_PROFILER", "0")], 29, "has no dispatch log"),
-        (&[("SIM_KFD_PROFILER", "7")], 29, "speaks version 7"),
+        (&[("SIM_KFD_PROFILER", "7")], 29, "has version 7"),
         (
             &[("SIM_KFD_REFUSE", "95")],
             29,
             "no GPU here has a dispatch log: gfx942",
         ),
-        (&[("SIM_KFD_REFUSE", "1")], 11, "cannot be opened"),
+        (&[("SIM_KFD_REFUSE", "1")], 11, "cannot open"),
         (
             &[("SIM_KFD_REFUSE", "3")],
             14,
             "does not use the AMD driver",
         ),
-        (&[("SIM_KFD_REFUSE", "16")], 15, "cannot be opened"),
-        (&[("SIM_KFD_REFUSE", "12")], 23, "cannot be opened"),
-        (&[("SIM_KFD_STREAM", "5")], 29, "in another form"),
+        (&[("SIM_KFD_REFUSE", "16")], 15, "cannot open"),
+        (&[("SIM_KFD_REFUSE", "12")], 23, "cannot open"),
+        (&[("SIM_KFD_STREAM", "5")], 29, "in an unknown form"),
         (&[("SIM_KFD_RECORD", "24")], 29, "its records have 24 bytes"),
         (&[("SIM_KFD_SLOTS", "3")], 29, "contradicts itself"),
     ];

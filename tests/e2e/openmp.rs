@@ -247,7 +247,7 @@ fn a_client_is_told_of_openmps_events() -> Result<()> {
     check("criticals", said["critical"]);
     check("told omp_parallel_begin", said["parallel"]);
     check("told omp_callback_functions", 1);
-    // What has begun has ended, and each has its record.
+    // What has started has ended, and each has its record.
     let mut kinds = 0;
     for (name, count) in &counts {
         let Some(record) = name.strip_prefix("record ") else {

@@ -72,7 +72,7 @@ fn a_flush_hands_over_every_kernel_of_its_window() -> Result<()> {
     Ok(())
 }
 
-/// The start of the context began the session. The tool flushes on that same thread before the
+/// The start of the context started the session. The tool flushes on that same thread before the
 /// session's own thread has had the processor.
 #[test]
 fn a_flush_waits_for_a_session_that_has_just_begun() -> Result<()> {
@@ -95,7 +95,7 @@ fn a_flush_waits_for_a_session_that_has_just_begun() -> Result<()> {
     Ok(())
 }
 
-/// The session begins with the context of one of the threads. The other context is told of calls as
+/// The session starts with the context of one of the threads. The other context is notified of calls as
 /// well. There is only one such moment in each process, so several processes are tried.
 #[test]
 fn two_threads_may_start_the_first_contexts_at_once() -> Result<()> {

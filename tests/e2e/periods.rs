@@ -10,7 +10,7 @@ use midair_tests::target::{Exit, PATIENCE, until};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The thread of ours that begins and ends periods. It ends with the last one.
+/// The thread of ours that starts and ends periods. It ends with the last one.
 const THREAD: &str = "midair-periods";
 
 fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
@@ -113,7 +113,7 @@ fn a_started_program_is_recorded_in_its_periods_alone() -> Result<()> {
         let told = std::fs::read_to_string(place.join("t_notes.txt"))?;
         assert!(told.contains("recorded in 1 periods, "), "{told}");
         let left_out = within + 1 - inside + 5;
-        let words = format!(": {left_out} dispatches that began outside");
+        let words = format!(": {left_out} dispatches that started outside");
         assert!(told.contains(&words), "{words}: {told}");
         if counted {
             let values = dispatches(&place.join("t_counter_collection.csv"))?;
@@ -170,7 +170,7 @@ fn a_running_program_is_recorded_in_its_periods_alone() -> Result<()> {
     target.expect("ready")?;
     let pid = target.target.pid();
     tell(&mut target, "outside 1")?;
-    // A period that begins with the recording, and one that never comes.
+    // A period that starts with the recording, and one that never comes.
     for periods in [&["0:3:1"][..], &["3600:1:1"]] {
         let out = tempfile::tempdir_in(lab.scratch())?;
         let mut words = vec![
@@ -222,7 +222,7 @@ fn a_running_program_is_recorded_in_its_periods_alone() -> Result<()> {
             assert!(!counted.is_empty(), "{told}");
             let left_out = within + 1 - inside + 5;
             assert!(told.contains("recorded in 1 periods, "), "{told}");
-            let words = format!(": {left_out} dispatches that began outside");
+            let words = format!(": {left_out} dispatches that started outside");
             assert!(told.contains(&words), "{words}: {told}");
         } else {
             assert!(traced.is_empty() && counted.is_empty(), "{exit}");

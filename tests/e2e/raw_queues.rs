@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const VADD: &str = "vadd(float const*, float const*, float*, int)";
 
 /// Why a dispatch has no times that the device took before its doorbell.
-const TAKEN_FIRST: &str = "the packet processor had it before our signal";
+const TAKEN_FIRST: &str = "the packet processor took it before midair set its signal";
 
 fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     target.send(command)?;

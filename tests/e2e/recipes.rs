@@ -239,7 +239,7 @@ fn kubernetes_restricted() -> Result<()> {
     Ok(())
 }
 
-/// The pod's profile forbids `ptrace`, for the program and for what is started beside it alike, or every
+/// The pod's profile forbids `ptrace`, for the program and for what is started alongside it alike, or every
 /// call that reaches into another process. What is left is the listener.
 #[test]
 fn kubernetes_restricted_and_a_profile_without_ptrace() -> Result<()> {
@@ -281,10 +281,10 @@ fn kubernetes_restricted_and_a_profile_without_ptrace() -> Result<()> {
             let said = exit.stderr.join("\n");
             assert_eq!(exit.status.code(), Some(26), "{profile}: {exit}");
             assert!(
-                said.contains("midair itself is under refuses ptrace"),
+                said.contains("midair's own seccomp filter refuses ptrace"),
                 "{exit}"
             );
-            assert!(said.contains("our register library"), "{exit}");
+            assert!(said.contains("midair's register library"), "{exit}");
             assert!(!results.exists(), "{profile}: {exit}");
             drop(target);
         }

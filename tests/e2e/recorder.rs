@@ -182,7 +182,7 @@ fn started(command: Command) -> Result<Target> {
     Ok(process)
 }
 
-/// Whether the attach told of an event, and a window has a kernel that is as wanted.
+/// Whether the attach notified of an event, and a window has a kernel that is as wanted.
 fn is_written(
     attached: &mut Target,
     directory: &Path,

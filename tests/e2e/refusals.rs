@@ -126,7 +126,7 @@ fn no_process_to_attach_to() -> Result<()> {
     let mut child = Command::new("true").stdin(Stdio::null()).spawn()?;
     let pid = child.id() as i32;
     until("its end", || Ok(state(pid)? == 'Z'))?;
-    refused(pid, 13, "only waits to be reaped")?;
+    refused(pid, 13, "is a zombie")?;
     assert_eq!(state(pid)?, 'Z');
     child.wait()?;
 
@@ -156,7 +156,7 @@ fn processes_that_cannot_be_attached_to() -> Result<()> {
     target.signal(libc::SIGSTOP)?;
     until("its stop", || Ok(state(pid)? == 'T'))?;
     refused_untouched(pid, 19, "is stopped")?;
-    assert_eq!(state(pid)?, 'T', "it was let go on");
+    assert_eq!(state(pid)?, 'T', "continue it first");
     target.signal(libc::SIGCONT)?;
 
     // The kernel names the thread that traces, not its process.
@@ -208,7 +208,11 @@ fn another_c_library() -> Result<()> {
         ],
     )?;
     let mut target = start(&program, &[old.to_str().ok_or("a path is text")?])?;
-    refused_untouched(target.pid(), 16, "too old: glibc 2.31, needed is 2.34")?;
+    refused_untouched(
+        target.pid(),
+        16,
+        "too old: glibc 2.31; 2.34 or newer required",
+    )?;
     target.close_stdin();
     target.wait(PATIENCE)?.success()?;
     Ok(())
@@ -220,7 +224,7 @@ fn no_thread_is_parked() -> Result<()> {
     // This library has only the name of a runtime, which is enough for an attach to be tried.
     let name = "libhsa-runtime64.so.1";
     compile(dir.path(), name, "int nothing;\n", &["-shared", "-fPIC"])?;
-    // The program spins on a stack without a beginning, so no moment of it can be known to be safe.
+    // The program spins on a stack without a start, so no moment of it can be known to be safe.
     let spin = r#"#include <stdio.h>
 extern int nothing;
 static char stack[4096] __attribute__((aligned(64)));
@@ -290,7 +294,7 @@ fn rivals(caller: &mut Caller, apart: bool) -> Result<()> {
     let exit = loser.wait(PATIENCE)?;
     assert_eq!(exit.status.code(), Some(15), "{exit}");
     winner.expect("Press Enter to detach...")?;
-    refused(pid, 15, "attached already")?;
+    refused(pid, 15, "already attached")?;
     caller.tell("calls 2")?;
     winner.send("")?;
     let exit = winner.wait(PATIENCE)?;
@@ -397,7 +401,7 @@ fn other_users() -> Result<()> {
     assert_eq!(exit.status.code(), Some(11), "{exit}");
     let said = exit.stderr.join("\n");
     assert!(
-        said.contains("it belongs to user 0 and we are user 1000"),
+        said.contains("it belongs to user 0, and midair runs as user 1000"),
         "{exit}"
     );
     assert!(said.contains("run this as that user or as root"), "{exit}");

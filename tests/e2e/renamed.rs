@@ -30,7 +30,7 @@ fn bare(name: &str) -> &str {
     name.split('(').next().unwrap_or_default()
 }
 
-/// Checks all formats, whose files begin with this path.
+/// Checks all formats, whose files start with this path.
 fn check(of: &dyn Fn(&str) -> std::path::PathBuf) -> Result<()> {
     let wanted = BTreeMap::from([
         ("first".to_owned(), 2 * ROUNDS),

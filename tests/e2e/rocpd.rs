@@ -203,7 +203,7 @@ fn ask(target: &mut LabTarget, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs two sessions on a program with streams, which is idle when they begin and end.
+/// Runs two sessions on a program with streams, which is idle when they start and end.
 fn sessions(lab: &Lab, model: GpuModel) -> Result<[usize; 2]> {
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
     let command = lab.run(&program).arg(&kernels).arg(4).on(model);

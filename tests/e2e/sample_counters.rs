@@ -127,7 +127,7 @@ fn a_whole_device() -> Result<()> {
     };
     let client = Client::build(&lab, "counters_device")?;
     let now = lab.scratch().join("counters_device.log.now");
-    // Returns a reading that began after this function was called.
+    // Returns a reading that started after this function was called.
     let read = || -> Result<u64> {
         for _ in 0..2 {
             let _ = std::fs::remove_file(&now);

@@ -1,5 +1,5 @@
 //! A sample client for each service (`tests/clients`), in the shape of AMD's samples. Each is
-//! C++17, built by g++ against the installed headers with the headers of AMD's runtimes beside
+//! C++17, built by g++ against the installed headers with the headers of AMD's runtimes next to
 //! them, and checks every status with an exception. A client is attached to a program at work, and
 //! a program is launched with it. The client's counts are those of the program and of the GPU's
 //! log.
@@ -590,7 +590,7 @@ fn runtimes_that_are_there() -> Result<()> {
 }
 
 /// While the HSA runtime is shut down, collecting stops, and starts again afterwards. The client is
-/// not told again what it was told before. The end of each HIP program is such a case, since HIP
+/// not sent again what it received before. The end of each HIP program is such a case, since HIP
 /// shuts HSA down by itself.
 #[test]
 fn a_runtime_that_is_shut_down_is_told_of_once() -> Result<()> {

@@ -128,7 +128,7 @@ fn nothing_to_show_is_said_by_the_program_that_was_called() -> Result<()> {
         assert_eq!(exit.stderr, [wanted], "{exit}");
     }
     let exit = three_rounds("midair", &["run", "--marker-trace", "-d", &at])?;
-    let wanted = format!("midair: {why} midair saw no call and no kernel of the requested kinds");
+    let wanted = format!("midair: {why} midair saw no call or kernel of the requested kinds");
     assert_eq!(exit.stderr, [wanted], "{exit}");
     assert_eq!(std::fs::read_dir(results.path())?.count(), 0);
     Ok(())

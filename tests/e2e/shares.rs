@@ -96,7 +96,7 @@ fn with_keep_they_are_of_the_time_that_is_kept() -> Result<()> {
     let kernels = events.iter().filter(|event| event["cat"] == "kernel");
     let kernels: Vec<_> = kernels.filter_map(times).collect();
     assert!(kernels.len() > 10, "{}", kernels.len());
-    // Each overlaps the step, and some are at its begin.
+    // Each overlaps the step, and some are at its start.
     assert!(kernels.iter().all(|kernel| kernel.1 >= step.0));
     assert!(kernels.iter().any(|kernel| kernel.0 < step.0 + 0.3e6));
     Ok(())

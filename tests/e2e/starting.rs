@@ -1,4 +1,4 @@
-//! A process that is still starting when the attach begins. The attacher waits for it, and does not
+//! A process that is still starting when the attach starts. The attacher waits for it, and does not
 //! refuse it for what it has not done yet.
 
 use midair_tests::Result;

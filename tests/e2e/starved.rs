@@ -101,7 +101,11 @@ fn an_application_that_ran_on_unrecorded_is_not_a_success() -> Result<()> {
     let traced = attacher.detach()?.code(32)?;
     assert!(recorded(&traced)? < count, "{}", traced.exit);
     let said = traced.exit.stderr.join("\n");
-    assert!(said.contains("went on before"), "{}", traced.exit);
+    assert!(
+        said.contains("used its GPU runtime before"),
+        "{}",
+        traced.exit
+    );
     quit(target)
 }
 
@@ -131,7 +135,7 @@ fn a_session_ended_by_its_lease_is_not_a_success() -> Result<()> {
     assert_eq!(recorded(&traced)?, seen, "{}", traced.exit);
     let said = traced.exit.stderr.join("\n");
     assert!(
-        said.contains("this side was silent for too long"),
+        said.contains("midair was unresponsive for too long"),
         "{}",
         traced.exit
     );

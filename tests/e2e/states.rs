@@ -99,7 +99,7 @@ fn the_system_call_that_a_filter_kills_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Of six attachers at the same time one attaches. The others are told that the process is busy,
+/// Of six attachers at the same time one attaches. The others learn that the process is busy,
 /// and the session is complete.
 #[test]
 fn six_attachers_at_once() -> Result<()> {

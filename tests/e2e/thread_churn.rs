@@ -114,7 +114,7 @@ fn recorded(mut target: LabTarget, dir: &Path, threads: u32) -> Result<()> {
     logged.sort_unstable();
     assert_eq!(copies, logged);
     let notes = trace.notes();
-    assert!(!notes.contains("beyond those that fit"), "{notes}");
+    assert!(!notes.contains("number exceeds a limit"), "{notes}");
     target.send("quit")?;
     target.target.wait(PATIENCE)?.success()?;
     Ok(())

@@ -281,7 +281,7 @@ fn a_long_kernel_is_shown_while_it_runs() -> Result<()> {
         .map(|queue| &queue["in_flight"])
         .find(|head| number(head, "/age_ns") > 1_000_000_000)
         .ok_or("no head")?;
-    // In the model the kernel began when top says it did. The log has that once the kernel has
+    // In the model the kernel started when top says it did. The log has that once the kernel has
     // ended.
     let began = now - number(head, "/age_ns");
     until("the kernel in the log", || {
@@ -310,7 +310,7 @@ fn on_a_terminal() -> Result<()> {
         return Ok(());
     }
     let mut target = streams(&lab, 2, 200_000)?;
-    // tmux is a session of its own, which the kernel schedules as one group beside the target's.
+    // tmux is a session of its own, which the kernel schedules as one group alongside the target's.
     // Without a pause the target's threads and those of its GPU keep every processor busy, and the
     // screen comes late or not at all.
     ask(&mut target, "pause 2000")?;

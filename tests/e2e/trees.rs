@@ -1,5 +1,5 @@
 //! Many processes at once, on the stand-in runtimes: ranks below a launcher, workers that are
-//! forked without an exec, children that are born while their parent is attached. What each process
+//! forked without an exec, children that start while their parent is attached. What each process
 //! says that it launched is the truth. Every dispatch must be in the results under the pid of its
 //! own process, and under no other. Only the test with a pid namespace needs root.
 
@@ -244,7 +244,7 @@ fn one_result_of_all_ranks() -> Result<()> {
     let formats = ["-f", "rocpd,csv,json,pftrace", "--merge"];
     let mut attach = Attach::tree(target.target.pid(), &formats)?;
     attach.process.expect_error(&format!(
-        "midair: error: process {stopped} (ranks) is not attached"
+        "midair: error: cannot attach to process {stopped} (ranks)"
     ))?;
     let launched = work(&mut target, "work 5", 7)?;
     assert_eq!(launched.len(), 7);
@@ -287,7 +287,7 @@ fn one_result_of_all_ranks() -> Result<()> {
     quit(target)
 }
 
-/// During the session, a rank is born and another one becomes a different program by exec. Both are
+/// During the session, a rank starts and another one becomes a different program by exec. Both are
 /// followed, and each has files of its own.
 #[test]
 fn ranks_that_start_and_exec_are_followed() -> Result<()> {
@@ -564,7 +564,7 @@ fn top_marks_the_rank_that_falls_behind() -> Result<()> {
             return Err(format!("top has ended: {:?}", top.errors()).into());
         }
         said = top.lines().join("\n");
-        // The last text that is whole begins at the last but one heading.
+        // The last text that is whole starts at the last but one heading.
         let texts: Vec<&str> = said.split("midair top  ").collect();
         let Some(text) = texts.len().checked_sub(2).and_then(|at| texts.get(at)) else {
             return Ok(false);
@@ -631,7 +631,7 @@ fn a_descendant_of_another_user_is_entered_only_if_that_is_asked_for() -> Result
     let exit = attach(&[])?;
     assert_eq!(exit.status.code(), Some(2), "{exit}");
     let said = format!(
-        "rocprofv3: error: process {pid} has descendants that may be programs of others: {child} (two_gpus, user 1000)"
+        "rocprofv3: error: process {pid} has descendants that may belong to other users: {child} (two_gpus, user 1000)"
     );
     assert!(exit.stderr.contains(&said), "{exit}");
     assert_eq!(std::fs::read_dir(&out)?.count(), 0);

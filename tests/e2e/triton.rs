@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The work-items of the grids, by which `add` and `scale` of `tests/python/triton_kernels.py` are
-/// told apart.
+/// distinguished.
 const KERNELS: [(&str, u32); 2] = [("add", 4 * 4 * 64), ("scale", 3 * 2 * 64)];
 /// AMD's HIP in the lab.
 const HIP: &str = "/usr/lib/x86_64-linux-gnu/libamdhip64.so.7";
@@ -202,7 +202,7 @@ fn proton_and_an_attach_have_the_same_kernels() -> Result<()> {
     }
     let expected = [("add".to_owned(), 4), ("scale".to_owned(), 8)];
     assert_eq!(counts, expected.into());
-    // Proton's own session begins when ours is over (AMD-075).
+    // Proton's own session starts when ours is over (AMD-075).
     until("Proton's own session", || {
         let words = ["doctor", &pid.to_string(), "--json"];
         let told: Value =

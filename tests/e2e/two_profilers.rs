@@ -83,7 +83,7 @@ fn a_profiler_that_begins_while_midair_is_attached() -> Result<()> {
         if midair_first {
             let traced = attacher.detach()?.code(0)?;
             assert_eq!(kernels(&traced)?, all);
-            // The client's own session begins when ours is over. From then on it is told of
+            // The client's own session starts when ours is over. From then on it is notified of
             // launches.
             until("the client's own session", || {
                 Ok(doctor(&host, "own session")?.0["status"] == "note")

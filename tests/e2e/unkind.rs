@@ -9,8 +9,8 @@ use midair_tests::target::{PATIENCE, until};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NOT_PROFILED: &str =
-    "its queue was in use without profiling before the attach, and the device wrote no times";
-const TAKEN_FIRST: &str = "the packet processor had it before our signal";
+    "its queue was in use without profiling before the attach, so the device wrote no times";
+const TAKEN_FIRST: &str = "the packet processor took it before midair set its signal";
 /// How many packets of a ring are read to measure what that takes.
 const MEASURING_READS: u64 = 4;
 /// Grids of the program's own dispatches. All others are the runtime's, for copies by kernels.
@@ -47,7 +47,7 @@ fn ours(log: &ModelLog) -> Vec<&Dispatch> {
         .collect()
 }
 
-/// Returns the begin and end of each copy that was made by kernels.
+/// Returns the start and end of each copy that was made by kernels.
 fn copies_by_kernels(log: &ModelLog) -> Vec<(u64, u64)> {
     log.dispatches()
         .filter(|dispatch| !OURS.contains(&dispatch.grid[0]))
@@ -56,7 +56,7 @@ fn copies_by_kernels(log: &ModelLog) -> Vec<(u64, u64)> {
 }
 
 /// Waits until a queue was destroyed. midair makes and destroys it so that the driver maps the
-/// other queues anew.
+/// other queues again.
 fn mapped_anew(target: &LabTarget, before: &ModelLog) -> Result<()> {
     until("a queue's end in the log", || {
         let log = since(&target.model_log()?, before);
@@ -94,7 +94,7 @@ fn all_there(trace: &Trace, log: &ModelLog) -> usize {
 }
 
 /// A queue was used without profiling before the attach. Dispatches have times as soon as the
-/// queues are mapped anew. Those that ran before have none, with a reason.
+/// queues are remapped. Those that ran before have none, with a reason.
 #[test]
 fn a_queue_that_was_used_without_profiling() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -160,7 +160,7 @@ fn copies_on_a_queue_that_was_used_without_profiling() -> Result<()> {
 }
 
 /// Where a new queue leaves the others mapped, everything is recorded, with the reason why it has
-/// no times. Mapping anew is tried once for each queue, not again and again.
+/// no times. Remapping is tried once for each queue, not again and again.
 #[test]
 fn queues_that_stay_mapped() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -199,7 +199,7 @@ fn queues_that_stay_mapped() -> Result<()> {
 }
 
 /// Reads of a ring in device memory go over the bus. There is one for each dispatch, and no more,
-/// beside those by which it is measured what one takes. The user is told.
+/// alongside those by which it is measured what one takes. A note says so.
 #[test]
 fn a_ring_in_device_memory() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -227,7 +227,7 @@ fn a_ring_in_device_memory() -> Result<()> {
     assert_eq!((dispatches, reads(&log)), expected, "reads");
     let notes = trace.notes();
     assert!(
-        notes.contains("(such rings are in device memory)"),
+        notes.contains("(their rings are in device memory)"),
         "{notes}"
     );
     quit(target)

@@ -121,10 +121,10 @@ fn a_kernel_that_never_ends_is_named_with_who_waits_for_it() -> Result<()> {
     );
     let text = why(&[&pid, "--time", "200ms"])?;
     for wanted in [
-        "kernel vadd has not ended for",
+        "kernel vadd has been running for",
         "s or longer; 3 packets wait behind it",
         "in HIP: hipStreamSynchronize",
-        "in front  scale, packet 1: waits for all before it",
+        "in front  scale, packet 1: waits for all packets before it",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
@@ -185,7 +185,7 @@ fn barriers_are_told_by_who_would_let_them_pass() -> Result<()> {
     );
     // The queue waits for a packet that nobody writes.
     ask("unwritten")?;
-    let told = seen("a packet that is not written", &[&pid], |it| {
+    let told = seen("an unwritten packet", &[&pid], |it| {
         reason(it, "unwritten_packet").is_some()
     })?;
     assert_eq!(front(&told, "unwritten_packet")["packet"], 0, "{told}");
@@ -261,7 +261,7 @@ fn the_rank_that_does_not_come_to_a_collective_is_named() -> Result<()> {
     assert_eq!(told["schema"], "midair.why.tree/1");
     assert_eq!(told["late"], serde_json::json!([late]), "{told}");
     let sentence = told["sentences"][0].as_str().unwrap_or_default();
-    let wanted = format!("in a collective for rank 1 (process {late}), which has not come to it");
+    let wanted = format!("in a collective for rank 1 (process {late}), which has not reached it");
     assert!(sentence.contains(&wanted), "{sentence}");
     ranks[1].send("collective")?;
     ranks[1].expect("collective")?;
@@ -339,7 +339,7 @@ fn stacks_of_python_are_told_by_function_and_line() -> Result<()> {
 }
 
 /// Python threads inside calls of both libraries for collectives, which are stand-ins that never
-/// return: the call is told, and where in the script it was made.
+/// return: the call is shown, and where in the script it was made.
 #[test]
 fn python_inside_a_collective_is_told_with_the_call() -> Result<()> {
     let dir = tempfile::tempdir()?;

@@ -19,7 +19,7 @@ use std::process::Command;
 const SOMEBODY: u32 = 12345;
 /// A text that this user may not read.
 const SECRET: &str = "5ec7e7f0a11";
-/// A process that is held up takes longer than this. Our own deadlines are some seconds, and this
+/// A process that is blocked takes longer than this. Our own deadlines are some seconds, and this
 /// leaves room for an overloaded machine.
 const NOT_HELD_UP: std::time::Duration = PATIENCE;
 
@@ -223,7 +223,7 @@ fn a_link_stays_beneath_the_root_of_its_process() -> Result<()> {
     Ok(())
 }
 
-/// Opening a pipe waits until somebody opens it to write.
+/// Opening a pipe waits until a writer opens it.
 #[test]
 fn a_pipe_in_the_topology_holds_up_nobody() -> Result<()> {
     if !is_root_for("to start a program of another user's")? {
@@ -559,7 +559,7 @@ fn brief_attach(held: &HeldPage, dir: &Path) -> Result<Exit> {
 
 /// What looks like the worker thread of an earlier session names a file as the socket of its attacher,
 /// and the server of that file never answers who closes it. Not even SIGKILL would end that wait. The
-/// file is not taken; where it takes turns with a socket, no copy of it is closed by midair's own
+/// file is not taken; if it alternates with a socket, no copy of it is closed by midair's own
 /// process.
 #[test]
 fn a_file_that_cannot_be_closed_is_not_taken_for_the_channel() -> Result<()> {
@@ -571,7 +571,7 @@ fn a_file_that_cannot_be_closed_is_not_taken_for_the_channel() -> Result<()> {
     };
     let exit = brief_attach(&held, &dir)?;
     assert_eq!(exit.status.code(), Some(21), "{exit}");
-    assert!(exit.stderr.join(" ").contains("no such socket"), "{exit}");
+    assert!(exit.stderr.join(" ").contains("valid socket"), "{exit}");
     // The same in a group of processes.
     held.target.send("again")?;
     held.target.expect("parked")?;
@@ -580,7 +580,7 @@ fn a_file_that_cannot_be_closed_is_not_taken_for_the_channel() -> Result<()> {
     group.arg(&dir);
     let exit = Target::spawn(group)?.wait_by_itself(NOT_HELD_UP)?;
     assert!(matches!(exit.status.code(), Some(21 | 35)), "{exit}");
-    assert!(exit.stderr.join(" ").contains("no such socket"), "{exit}");
+    assert!(exit.stderr.join(" ").contains("valid socket"), "{exit}");
     let Some(mut held) = HeldPage::start("exchanged", "held_page")? else {
         return Ok(());
     };

@@ -118,7 +118,7 @@ fn a_long_name_does_not_make_a_large_table() -> Result<()> {
     assert!((64 << 20..320 << 20).contains(&table), "{table} bytes");
     let notes = fs::read_to_string(dir.path().join("out_notes.txt"))?;
     assert!(
-        notes.contains("rows have only the beginning of a kernel's name"),
+        notes.contains("rows have truncated kernel names"),
         "{notes}"
     );
     // The lists have only the numbers that occur, and not every number up to the largest.

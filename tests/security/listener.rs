@@ -44,7 +44,7 @@ fn start_listening(kit: &Kit) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// Returns the beginning of the name of this process's listener.
+/// Returns the start of the name of this process's listener.
 fn prefix_of(pid: i32) -> Result<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = stat.rsplit(") ").next().unwrap_or_default();
@@ -281,7 +281,11 @@ fn names_like_a_listeners_hide_nothing_and_are_told() -> Result<()> {
         // Only the names that have the form of a listener's name are counted. The others are not
         // taken for one.
         assert!(said.contains("not used: 120"), "{said}");
-        assert_eq!(said.contains("it answers, and serves us"), !off, "{said}");
+        assert_eq!(
+            said.contains("the listener is reachable and accepts midair"),
+            !off,
+            "{said}"
+        );
         assert_eq!(said.contains("none"), off, "{said}");
         let exit = run(attach(pid, &kit.scratch().join("out"))?, PATIENCE)?.success()?;
         let way = exit.stderr.join("\n");

@@ -220,8 +220,14 @@ fn a_process_that_protects_itself_is_for_root_alone() -> Result<()> {
         (0, 0o755, 0, "0", closed),
         (USER, 0o755, 0, "0", Some("is not dumpable")),
         (USER, 0o755, 0, "1", None),
-        (USER, 0o2755, 0, "1", Some("rights that its user lacks")),
-        (USER, 0o755, NICE, "1", Some("rights that its user lacks")),
+        (USER, 0o2755, 0, "1", Some("privileges that its user lacks")),
+        (
+            USER,
+            0o755,
+            NICE,
+            "1",
+            Some("privileges that its user lacks"),
+        ),
     ] {
         // A change of the owner takes the capabilities away.
         chown(&program, Some(0), Some(HELPERS))?;
@@ -271,7 +277,7 @@ fn a_process_that_protects_itself_is_for_root_alone() -> Result<()> {
     Ok(())
 }
 
-/// B7: a user runs midair by a link of their own, so midair's libraries are those beside that link.
+/// B7: a user runs midair by a link of their own, so midair's libraries are those alongside that link.
 /// They are checked. Then midair is stopped, and the user makes the link point to others.
 #[test]
 fn a_link_that_is_turned_after_the_check_leads_nowhere() -> Result<()> {
@@ -308,7 +314,7 @@ fn a_link_that_is_turned_after_the_check_leads_nowhere() -> Result<()> {
     let last = good.join("libmidair-cuda.so");
     let mut turned = 0;
     for round in 0..8 {
-        // The target belongs to somebody else, so the user could not load anything there.
+        // The target belongs to another user, so the user could not load anything there.
         let target = start_as_other(
             &kit,
             "two_gpus",
@@ -392,14 +398,17 @@ fn doctor_reports_who_else_may_run_or_replace_a_midair_with_capabilities() -> Re
         Ok(run(command, PATIENCE)?.stdout.join("\n"))
     };
     let said = doctor()?;
-    assert!(said.contains("everybody may run it"), "{said}");
+    assert!(said.contains("every user may run it"), "{said}");
     // Only a group may run it, as we recommend.
     chown(installed.midair(), Some(0), Some(USER))?;
     mode(&installed.midair(), 0o750)?;
     // Changing the owner has removed the capabilities.
     assert!(give(&installed.midair(), BOTH)?);
     let said = doctor()?;
-    assert!(!said.contains("adds rights to yours"), "{said}");
+    assert!(
+        !said.contains("midair has privileges that you lack"),
+        "{said}"
+    );
     let mut stranger = as_user(&installed.midair(), USER + 1);
     stranger.args(["doctor", &own.pid().to_string()]);
     assert!(Target::spawn(stranger).is_err(), "a stranger runs it");

@@ -104,7 +104,7 @@ fn names_of_kernels_do_not_control_a_terminal() -> Result<()> {
         exit.stdout.iter().any(|line| line.contains("=1+1")),
         "{exit}"
     );
-    // A cell begins with the unchanged beginning of the kernel's name, as AMD's tool writes it.
+    // A cell starts with the unchanged start of the kernel's name, as AMD's tool writes it.
     let table = fs::read_to_string(Path::new(results.path()).join("r_kernel_trace.csv"))?;
     assert!(table.contains(",\"=1+1\u{1b}[2J"), "{table}");
     Ok(())

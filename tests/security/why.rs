@@ -56,7 +56,11 @@ fn a_maze_is_left_in_time_with_an_answer() -> Result<()> {
     assert!(peak < MOST, "{peak} MiB");
     // All three kinds were followed, and it says what was left out.
     let notes = document["notes"].to_string();
-    for told in ["code objects", "queues", "Python has more frames"] {
+    for told in [
+        "code objects",
+        "queues",
+        "some Python frames may be missing",
+    ] {
         assert!(notes.contains(told), "{told}: {notes}");
     }
     let queues = document["queues"].as_array().map_or(0, Vec::len);

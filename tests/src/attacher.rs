@@ -178,7 +178,7 @@ pub struct Call {
     pub tid: i32,
     /// Correlation id.
     pub correlation: u64,
-    /// Begin, in ns of the boot clock.
+    /// Start, in ns of the boot clock.
     pub start: u64,
     /// End, in ns of the boot clock.
     pub end: u64,
@@ -232,7 +232,7 @@ pub fn check_calls(calls: &[Call], pid: i32, window: (u64, u64)) -> Result<()> {
         threads.entry(call.tid).or_default().push(call);
     }
     for mut calls in threads.into_values() {
-        // Where two calls begin at the same tick, the outer one comes first, since it has the
+        // Where two calls start at the same tick, the outer one comes first, since it has the
         // smaller id.
         calls.sort_by_key(|call| (call.start, call.correlation));
         let mut open: Vec<&Call> = Vec::new();

@@ -109,7 +109,7 @@ impl DerefMut for Caller {
     }
 }
 
-/// Returns what was called between two counts, of the functions whose names begin so.
+/// Returns what was called between two counts, of the functions whose names start so.
 pub fn between(before: &Counts, after: &Counts, prefix: &str) -> Counts {
     after
         .iter()

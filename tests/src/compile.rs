@@ -14,7 +14,7 @@ pub fn sources() -> PathBuf {
     workspace().join("tests/c")
 }
 
-/// Returns one hash of all that a program is made from: its own source, the headers beside it, and
+/// Returns one hash of all that a program is made from: its own source, the headers next to it, and
 /// the flags.
 fn stamp(source: &Path, flags: &[&str]) -> Result<String> {
     let mut parts =

@@ -46,7 +46,7 @@ impl Kit {
             Toolkit::Bare => format!("{name}-bare"),
         });
         let mut flags = self.stand_in.link_arguments(toolkit);
-        // The program is also made from these headers, so a change of them must compile it anew.
+        // The program is also made from these headers, so a change of them must compile it again.
         let mut headers = Vec::new();
         for name in ["cuda.h", "nvtx.h"] {
             headers.push(std::fs::read(midair_sim_cuda::sources().join(name))?);
@@ -121,7 +121,7 @@ impl DerefMut for CudaTarget {
 }
 
 impl CudaTarget {
-    /// Sends a command and waits for the answer, which begins with the command's first word.
+    /// Sends a command and waits for the answer, which starts with the command's first word.
     ///
     /// # Errors
     /// Fails when the program ends instead.
@@ -164,7 +164,7 @@ impl CudaTarget {
         let mut file = std::fs::File::open(&self.log)?;
         file.seek(SeekFrom::End(0))?;
         let (mut count, mut piece) = (0, vec![0; 1 << 16]);
-        // Counts the lines of kernels, also those whose beginning is split between two pieces.
+        // Counts the lines of kernels, also those whose start is split between two pieces.
         let (word, mut matched) = (b"\nkernel ", 0);
         until("kernels", || {
             loop {
@@ -189,7 +189,7 @@ impl CudaTarget {
 /// One line of the log: its sort, and its words by name (`sim/cuda/c` writes them).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// `kernel`, `copy`, `peer`, `set`, `call`, `wait`, `memory`, `recording` (CUPTI was told to
+    /// `kernel`, `copy`, `peer`, `set`, `call`, `wait`, `memory`, `recording` (CUPTI was asked to
     /// record kernels, or no longer to), or `finalize` (CUPTI was finalized).
     pub what: String,
     words: HashMap<String, String>,
@@ -245,7 +245,7 @@ impl CudaLog {
     }
 
     /// Reads the log from this byte on. Since each line is written at once, this byte is the
-    /// beginning of one.
+    /// start of one.
     fn read_from(path: &Path, from: u64) -> Result<CudaLog> {
         let failed = |error| format!("{}: {error}", path.display());
         let mut file = std::fs::File::open(path).map_err(failed)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// Makes a cgroup whose name begins with `midair-NAME`.
+    /// Makes a cgroup whose name starts with `midair-NAME`.
     ///
     /// # Errors
     /// Returns why no cgroup can be made here. A test that needs one is then left out.

@@ -26,7 +26,7 @@ pub struct ModelLog {
 /// What was read of a file before. Tests that wait for work read a log again and again while it
 /// grows to many MB.
 struct Seen {
-    /// The device and the number of the file: one that was made anew begins anew.
+    /// The device and the number of the file: a new file starts again.
     file: (u64, u64),
     bytes: u64,
     log: ModelLog,
@@ -88,7 +88,7 @@ impl ModelLog {
             }
         })
     }
-    /// Returns the dispatches with a time of their own that began, whether or not they ended.
+    /// Returns the dispatches with a time of their own that started, whether or not they ended.
     pub fn begun(&self) -> impl Iterator<Item = &Dispatch> {
         self.records.iter().filter_map(|r| {
             if let Event::Begin(d) = &r.event {

@@ -158,7 +158,7 @@ impl Target {
         self.child.id() as i32
     }
 
-    /// Waits for the next line of stdout that begins with `start`, and returns it. The lines before
+    /// Waits for the next line of stdout that starts with `start`, and returns it. The lines before
     /// it are skipped, also for later calls.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl Target {
         Ok(line)
     }
 
-    /// Waits for a line of stderr that begins with `start`. It looks at all of stderr.
+    /// Waits for a line of stderr that starts with `start`. It looks at all of stderr.
     ///
     /// # Errors
     /// Fails as [`Target::expect`] does.

@@ -20,7 +20,7 @@ pub fn say(text: &str) {
     println!("said: {text}");
 }
 
-/// Returns the beginning of what a process wrote, in one line.
+/// Returns the start of what a process wrote, in one line.
 pub fn short(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(600).collect()
@@ -160,7 +160,7 @@ pub fn attach_with(kit: &Kit, words: &[String], pid: i32, own: &[&str]) -> Resul
     run(command, PATIENCE)
 }
 
-/// Starts a `midair attach` that goes on until it is told to end.
+/// Starts a `midair attach` that goes on until it is asked to end.
 pub fn attacher(kit: &Kit, words: &[String], pid: i32) -> Result<Target> {
     let mut command = behind(words, &stage()?.join("bin/midair"));
     let to = kit.scratch().join("out");

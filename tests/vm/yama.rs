@@ -1,4 +1,4 @@
-//! `kernel.yama.ptrace_scope`: who may attach, and what the others are told.
+//! `kernel.yama.ptrace_scope`: who may attach, and what the others read.
 
 use crate::subject::{
     SOMEBODY, Subject, as_user, attach, behind, is_in, is_refused, kit, program, say, short,
@@ -60,7 +60,7 @@ fn at(scope: u32) -> Result<()> {
         .collect();
     let subject = Subject::start(&kit, &open, &[])?;
     let exit = attach(&kit, &somebody, subject.pid())?;
-    // A process beside midair's traces it (ENG-054), which descends from midair's.
+    // A process alongside midair's traces it (ENG-054), which descends from midair's.
     is_right("the same user, which the process let trace it", &exit, 1)?;
     subject.quit()?;
     let subject = Subject::listening(&kit, Some(SOMEBODY))?;

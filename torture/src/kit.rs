@@ -34,7 +34,7 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// Compiles what is needed, into a directory beside this program.
+    /// Compiles what is needed, into a directory next to this program.
     ///
     /// # Errors
     /// Returns what the compiler said.

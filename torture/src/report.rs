@@ -68,7 +68,7 @@ impl Line {
 /// The whole report.
 pub struct Report {
     lines: Vec<Line>,
-    /// The state of the machine and the sources at the start, since somebody may commit while this
+    /// The state of the machine and the sources at the start, since a user may commit while this
     /// runs.
     machine: Vec<(&'static str, String)>,
     about: Vec<String>,
@@ -405,7 +405,7 @@ fn ms(time: Option<Duration>) -> String {
     }
 }
 
-/// The markers at the begin and the end of the part of a page that is generated here.
+/// The markers at the start and the end of the part of a page that is generated here.
 type Markers<'a> = [&'a str; 2];
 const ALL: Markers<'_> = ["<!-- torture: begin -->", "<!-- torture: end -->"];
 const OTHERS: Markers<'_> = [

@@ -221,7 +221,7 @@ impl Rig {
         self.marks = self.marks.max(1);
     }
 
-    /// Makes the target measure gaps anew.
+    /// Makes the target measure gaps again.
     pub fn begin_gaps(&mut self) {
         self.epoch += 1;
         if let Some(state) = &self.state {
@@ -419,7 +419,7 @@ impl Rig {
             return Ok(());
         }
         if self.is_stopped() {
-            // The target was stopped from the beginning, and must go on to end.
+            // The target was stopped from the start, and must go on to end.
             // SAFETY: kill takes numbers only. The pid is that of a child of ours that is not
             // reaped yet.
             unsafe { libc::kill(self.pid, libc::SIGCONT) };

@@ -74,7 +74,7 @@ impl State {
         let busy = self.slots.iter().filter(|slot| slot.is_busy());
         busy.filter_map(|slot| slot.gap).max()
     }
-    /// Returns whether each busy thread has done a round since gaps began.
+    /// Returns whether each busy thread has done a round since gaps started.
     pub fn all_busy_seen(&self) -> bool {
         let mut busy = self.slots.iter().filter(|slot| slot.is_busy());
         busy.all(|slot| slot.gap.is_some())
@@ -95,7 +95,7 @@ impl StateFile {
         }
     }
 
-    /// Returns whether the target has begun all its work.
+    /// Returns whether the target has started all its work.
     pub fn is_ready(&self) -> bool {
         let mut head = [0; HEADER];
         let read = File::open(&self.path).and_then(|file| file.read_exact_at(&mut head, 0));
@@ -131,7 +131,7 @@ impl StateFile {
         self.write(STOP_AT, 1)
     }
 
-    /// Makes gaps begin anew.
+    /// Restarts the gaps.
     ///
     /// # Errors
     /// Fails when the file cannot be written.

@@ -20,7 +20,7 @@ pub enum Cycle {
 /// The times of a cycle in which a library was loaded and the target was left again.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
-    /// The time from the beginning until the library in the target ran.
+    /// The time from the start until the library in the target ran.
     pub attach: Duration,
     /// The time from then until the target was left.
     pub out: Duration,
@@ -35,7 +35,7 @@ pub struct Entry {
 /// The cycles of one cell by one attach method.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Cycles that were begun.
+    /// Cycles that were started.
     pub cycles: u64,
     /// Cycles in which the library ran.
     pub entered: u64,

@@ -16,7 +16,7 @@ const WORKS: &str = "iter 2";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts the program (the arguments from the third on) with its output in the file `$0`, writes
-/// its pid into `$1`, and becomes the attacher when it is told to. So the program is a child of the
+/// its pid into `$1`, and becomes the attacher when it is asked to. So the program is a child of the
 /// attacher. A kernel with `kernel.yama.ptrace_scope` 1 (Ubuntu's default) then allows the attach
 /// without root and without any preparation in the program.
 const SCRIPT: &str = r#"out=$0 id=$1; shift

@@ -49,7 +49,9 @@ pub fn check() -> Outcome<()> {
     collect(Path::new("docs"), "md", &mut paths)?;
     let pages = read(&paths)?;
     let mut sources = Vec::new();
-    for directory in ["crates", "sim", "tests", "torture", "xtask", "benches"] {
+    for directory in [
+        "crates", "sim", "tests", "torture", "xtask", "benches", "fuzz",
+    ] {
         collect(Path::new(directory), "rs", &mut sources)?;
     }
     let sources = read(&sources)?;
@@ -70,6 +72,11 @@ pub fn check() -> Outcome<()> {
     );
     let texts = pages.iter();
     words::check(
+        texts.filter_map(|page| Some((page.path.to_str()?, page.text.as_str()))),
+        &mut mistakes,
+    );
+    let texts = sources.iter();
+    words::check_sources(
         texts.filter_map(|page| Some((page.path.to_str()?, page.text.as_str()))),
         &mut mistakes,
     );

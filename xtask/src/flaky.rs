@@ -20,7 +20,7 @@ use crate::run::{Outcome, failed, target_directory};
 const RUNS: usize = 10;
 /// How often a test that needed a second try is run again.
 const AGAIN: usize = 5;
-/// No further run begins after this time, because some tests take a minute and the suite has half
+/// No further run starts after this time, because some tests take a minute and the suite has half
 /// an hour.
 const TIME: Duration = Duration::from_secs(150);
 /// On how many lists a test may be, and how often it may fail when it is run again. It is not 0,

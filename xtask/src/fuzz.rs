@@ -6,7 +6,7 @@
 //! `target/fuzz`, or where `MIDAIR_FUZZ` says, so that the next run goes on from there. They run in
 //! slices, and the one with the least time comes first. A finding is a file there. It ends that
 //! fuzzer's runs, and the task fails. The next run tries the findings again. When all are repaired,
-//! the fuzzer's count begins anew. With `--built COMMIT` nothing is compiled: that is for a machine with
+//! the fuzzer's count restarts. With `--built COMMIT` nothing is compiled: that is for a machine with
 //! more processors, to which this program (`MIDAIR_ROOT` is the checkout there) and the fuzzers were
 //! carried.
 

@@ -383,7 +383,7 @@ fn link_if_other(link: &Path, target: &Path) -> Outcome<()> {
     replace(link, |new| symlink(target, new))
 }
 
-/// Makes a file beside its place and renames it.
+/// Makes a file next to its place and renames it.
 fn replace(to: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Outcome<()> {
     let directory = to.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory).at("making", directory)?;

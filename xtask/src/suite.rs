@@ -37,7 +37,7 @@ enum Done {
 }
 
 /// Steps that leave processors idle for half of their time. The suite has a process of its own run
-/// them beside the others.
+/// them alongside the others.
 const BESIDE: &[Step] = &[
     Step {
         name: "loom",
@@ -256,7 +256,7 @@ struct Downloads {
 }
 
 impl Downloads {
-    /// Begins none.
+    /// Starts none.
     fn none(nightly: bool) -> Downloads {
         Downloads {
             running: Vec::new(),
@@ -298,7 +298,7 @@ impl Downloads {
     }
 
     /// Waits for the end of a task, if it still runs, and shows its output. Returns that, and
-    /// whether the task ended well; `None` if it was not begun.
+    /// whether the task ended well; `None` if it was not started.
     fn wait_for(&mut self, words: &[&str]) -> Option<(String, bool)> {
         let found = self.running.iter().position(|(task, ..)| *task == words);
         let (_, mut child, log) = found.map(|at| self.running.remove(at))?;

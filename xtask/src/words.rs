@@ -1,11 +1,13 @@
 //! The rule about words in CONTRIBUTING.md, as far as a list of phrases can tell: each phrase with a
-//! better one. Also the subjects of commits.
+//! better one, for documents, and for comments and messages in sources. Also the subjects of commits.
+
+mod source;
 
 use std::process::Command;
 
 use crate::run::{Outcome, output, root};
 
-/// A phrase in lower case that documents must not have, and a better phrase.
+/// A phrase in lower case that prose must not have, and a better phrase.
 type Phrase = (&'static str, &'static str);
 
 const PHRASES: &[Phrase] = &[
@@ -27,6 +29,7 @@ const PHRASES: &[Phrase] = &[
     ("somebody", "a process, a user"),
     ("beside", "alongside, next to, in a helper process"),
     ("told apart", "distinguished"),
+    ("told", "reported, notified, asked"),
     ("begin", "start"),
     ("begins", "starts"),
     ("began", "started"),
@@ -36,8 +39,10 @@ const PHRASES: &[Phrase] = &[
 
 /// Pages of the past, whose words stay.
 const PAST: [&str; 2] = ["CHANGELOG.md", "docs/release-0.2.0.md"];
-/// Made of the help texts, which do not keep to the rule yet.
-const HELP: &str = "docs/options.md";
+/// Phrases that documents still have.
+const NOT_YET_IN_DOCUMENTS: [&str; 1] = ["told"];
+/// Phrases that comments still have.
+const NOT_YET_IN_COMMENTS: [&str; 2] = ["of ours", "nobody"];
 
 /// The commit after which the rule about subjects holds.
 const SUBJECTS_SINCE: &str = "09f5cee3897d";
@@ -47,23 +52,87 @@ const SUBJECT_LENGTH: usize = 72;
 ///
 /// `texts` are pairs of a path and a text.
 pub fn check<'a>(texts: impl Iterator<Item = (&'a str, &'a str)>, mistakes: &mut Vec<String>) {
-    for (path, text) in texts.filter(|(path, _)| !PAST.contains(path) && *path != HELP) {
+    for (path, text) in texts.filter(|(path, _)| !PAST.contains(path)) {
         let words = words_of(document_lines(text));
-        for (phrase, better) in PHRASES {
-            let wanted: Vec<&str> = phrase.split(' ').collect();
-            for found in words.windows(wanted.len()) {
-                if found
-                    .iter()
-                    .map(|word| word.text.as_str())
-                    .eq(wanted.iter().copied())
-                    && found[..found.len() - 1].iter().all(|word| !word.ends)
-                {
-                    let line = found[0].line;
-                    mistakes.push(format!("{path}:{line}: \"{phrase}\": better \"{better}\""));
-                }
+        report(path, &words, &NOT_YET_IN_DOCUMENTS, mistakes);
+    }
+}
+
+/// Does the same for the comments of Rust sources, and for the string literals of the product: help
+/// texts, failures, notes and screens.
+pub fn check_sources<'a>(
+    texts: impl Iterator<Item = (&'a str, &'a str)>,
+    mistakes: &mut Vec<String>,
+) {
+    for (path, text) in texts.filter(|(path, _)| !path.starts_with("xtask/src/words")) {
+        let prose = source::prose(text);
+        let comments = words_of(with_breaks(&prose.comments));
+        report(path, &comments, &NOT_YET_IN_COMMENTS, mistakes);
+        let is_test = path.contains("/tests") || path.contains("/benches/");
+        if path.starts_with("crates/") && !is_test {
+            // "BEGIN" of SQL is not prose.
+            let prose = prose
+                .literals
+                .iter()
+                .filter(|(_, text)| !text.contains("BEGIN;"));
+            for (line, literal) in prose {
+                let literal = without_code(literal);
+                let lines = (*line..).zip(literal.split('\n'));
+                report(path, &words_of(lines), &[], mistakes);
             }
         }
     }
+}
+
+fn report(path: &str, words: &[Word], allowed: &[&str], mistakes: &mut Vec<String>) {
+    for (phrase, better) in PHRASES
+        .iter()
+        .filter(|(phrase, _)| !allowed.contains(phrase))
+    {
+        let wanted: Vec<&str> = phrase.split(' ').collect();
+        for found in words.windows(wanted.len()) {
+            if found
+                .iter()
+                .map(|word| word.text.as_str())
+                .eq(wanted.iter().copied())
+                && found[..found.len() - 1].iter().all(|word| !word.ends)
+            {
+                let line = found[0].line;
+                mistakes.push(format!("{path}:{line}: \"{phrase}\": better \"{better}\""));
+            }
+        }
+    }
+}
+
+/// Returns lines of comments with a break between comments that are not adjacent.
+fn with_breaks<'a>(comments: &[(usize, &'a str)]) -> impl Iterator<Item = (usize, &'a str)> {
+    let mut last = 0;
+    comments.iter().flat_map(move |&(line, text)| {
+        let gap = (line > last + 1).then_some((line, "."));
+        last = line;
+        gap.into_iter().chain([(line, text)])
+    })
+}
+
+/// Returns a string literal's text without placeholders and escapes.
+fn without_code(literal: &str) -> String {
+    let mut text = String::new();
+    let mut characters = literal.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            // The rest of a continued line follows a line break.
+            '\\' => text.extend(characters.next().map(|next| match next {
+                '\n' => '\n',
+                _ => ' ',
+            })),
+            '{' => {
+                characters.by_ref().find(|found| *found == '}');
+                text.push('.');
+            }
+            other => text.push(other),
+        }
+    }
+    text
 }
 
 /// A word in lower case, without punctuation.
@@ -155,6 +224,27 @@ mod tests {
         assert_eq!(found, wanted);
         found.clear();
         check([("CHANGELOG.md", "anew")].into_iter(), &mut found);
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn comments_and_messages_are_checked_and_tests_are_not() {
+        let source = "// It starts anew; a process of ours.\n// a thread must give\n// way\nfn f() { m(\"it is done \\\n  anew\", \"{told} by nobody here\", \"anew\"); }\n\
+                      #[cfg(test)]\nmod tests { const A: &str = \"it is done anew\"; }\n";
+        let mut found = Vec::new();
+        check_sources([("crates/a/src/b.rs", source)].into_iter(), &mut found);
+        let wanted = [
+            "crates/a/src/b.rs:1: \"anew\": better \"again\"",
+            "crates/a/src/b.rs:2: \"give way\": better \"detach, yield\"",
+            "crates/a/src/b.rs:5: \"anew\": better \"again\"",
+            "crates/a/src/b.rs:5: \"nobody\": better \"no process, no user\"",
+        ];
+        assert_eq!(found, wanted);
+        found.clear();
+        check_sources(
+            [("sim/b.rs", "fn f() { m(\"it is done anew\"); }")].into_iter(),
+            &mut found,
+        );
         assert!(found.is_empty());
     }
 

@@ -1,5 +1,5 @@
 //! Lays the stand-in for NVIDIA's libraries out as a program finds the real ones: `libcuda.so.1`
-//! (the driver's), and `libcudart.so.12` and `.13`, each with its `libcupti.so` beside it. The
+//! (the driver's), and `libcudart.so.12` and `.13`, each with its `libcupti.so` alongside it. The
 //! libraries are C, which is compiled here. Every layout of CUPTI's records is a C struct, and a
 //! flag sets a SONAME or leaves a function out. `c/model.h` describes what they model, and
 //! `c/cupti.h` how they can be made to fail.
@@ -121,7 +121,7 @@ impl StandIn {
         self.cupti_with(major, &folder, &["-DMODEL_WITHOUT_HW_TRACE".to_owned()])
     }
 
-    /// Makes a CUPTI with the companion library beside it that computes metrics. With `wrong`, the
+    /// Makes a CUPTI with the companion library next to it that computes metrics. With `wrong`, the
     /// companion's values differ from CUPTI's own.
     ///
     /// # Errors

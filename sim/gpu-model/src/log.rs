@@ -1,6 +1,6 @@
 //! The log: one line of `key=value` words per record.
 //!
-//! Every line begins with `t` (CLOCK_BOOTTIME ns when the record was written: a packet's is written
+//! Every line starts with `t` (CLOCK_BOOTTIME ns when the record was written: a packet's is written
 //! before its completion can be seen), `pid`, `q` (the queue's number in that process, which is
 //! also in the name of its thread) and `ev`. The other words depend on `ev`:
 //!
@@ -17,7 +17,7 @@
 //! | `copy` | `ring idx db op` (linear, rect) `bytes src dst start end` |
 //! | `sdma` | `ring idx db op at value`: any other SDMA packet; `value` is what it wrote, added, compared or raised |
 //! | `reads` | `ring idx count`: how often the program had read from a ring in device memory when its dispatch `idx` was taken (`MODEL_RING=device`) |
-//! | `stop` | `ring idx code need have`: the packet processor stopped the queue and told the runtime why (`code`, as in the queue's inactive signal: 1 a dispatch needs more scratch memory, 512 scratch memory for one dispatch has been used); `need have` are bytes per work-item |
+//! | `stop` | `ring idx code need have`: the packet processor stopped the queue and sent the runtime the reason (`code`, as in the queue's inactive signal: 1 a dispatch needs more scratch memory, 512 scratch memory for one dispatch has been used); `need have` are bytes per work-item |
 //! | `register` | `ring idx xcc op` (write, read) `reg` (address in words) `unit` (`GRBM_GFX_INDEX` at that moment) `value at` (where a read went): a command of packet `idx` accessed a register of the counters (see `pmu`) |
 //! | `pm4` | `ring idx at words control` (what was written to `CP_PERFMON_CNTL`, `-` for nothing) `reads` (of registers, of all XCCs) `enabled` (whether the queue's kernels count in SQ and SPI from now on) `over` (the queue whose counting a reset destroyed, -1 for none) `unknown` (a word that was not understood, 0 for none): the commands of vendor packet `idx` have been carried out |
 //! | `unknown` | `ring idx word`: the packet's first word; the queue stops there |
@@ -44,7 +44,7 @@ pub struct Packet {
     pub header: u16,
     /// Handle of the completion signal, or 0.
     pub signal: u64,
-    /// When it began, CLOCK_BOOTTIME ns.
+    /// When it started, CLOCK_BOOTTIME ns.
     pub start: u64,
     /// When it ended, CLOCK_BOOTTIME ns.
     pub end: u64,
@@ -94,7 +94,7 @@ pub struct Copy {
     pub src: u64,
     /// First byte written.
     pub dst: u64,
-    /// When it began, CLOCK_BOOTTIME ns.
+    /// When it started, CLOCK_BOOTTIME ns.
     pub start: u64,
     /// When it ended, CLOCK_BOOTTIME ns.
     pub end: u64,

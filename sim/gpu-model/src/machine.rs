@@ -48,7 +48,7 @@ pub trait Machine {
     }
     /// Writes one record of queue `queue`. The record must have left the process when this returns.
     fn log(&self, queue: u32, event: &Event);
-    /// Reports that the kernel of packet `index` of queue `queue` begins or ends at `time`, for the
+    /// Reports that the kernel of packet `index` of queue `queue` starts or ends at `time`, for the
     /// firmware's own log, if the device has one.
     fn firmware_log(&self, _queue: u32, _index: u64, _ends: bool, _time: u64) {}
 }

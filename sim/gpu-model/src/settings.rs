@@ -23,14 +23,14 @@ pub struct Settings {
     /// `MODEL_SEED`: seed of those moments (default 1). The same seed gives the same decisions, but
     /// not the same interleaving with the application's threads.
     pub seed: u64,
-    /// `MODEL_FIRMWARE_LOG=DIR`: each device writes the log of begins and ends that newer firmware
+    /// `MODEL_FIRMWARE_LOG=DIR`: each device writes the log of starts and ends that newer firmware
     /// writes, into a file in this directory (see `plugin/firmware_log.rs`). `None` means no such
     /// log.
     pub firmware_log: Option<String>,
     /// `MODEL_FIRMWARE_SLOTS`: the number of records in one ring of this log (default 262,144), a
     /// power of two.
     pub firmware_slots: u64,
-    /// `MODEL_FIRMWARE_COUNTS=1`: the indices of this log count records; otherwise they begin again
+    /// `MODEL_FIRMWARE_COUNTS=1`: the indices of this log count records; otherwise they start again
     /// with the ring.
     pub firmware_counts: bool,
     /// `MODEL_ALWAYS_TIME=1`: every completion signal gets times, even if the queue's profiling is

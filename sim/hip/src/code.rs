@@ -154,7 +154,7 @@ impl Module {
     }
 }
 
-/// Offset of the first descriptor: after the headers, at the beginning of a cache line.
+/// Offset of the first descriptor: after the headers, at the start of a cache line.
 const DESCRIPTORS: usize = 256;
 /// The size of a descriptor in bytes.
 const DESCRIPTOR: usize = 64;
@@ -277,7 +277,7 @@ fn descriptor(name: &str) -> [u8; DESCRIPTOR] {
     };
     put(0, variety % 3 * 4096);
     put(8, 32);
-    // Accumulation registers begin at (field + 1) * 4. There are (field + 1) * 8 vector registers
+    // Accumulation registers start at (field + 1) * 4. There are (field + 1) * 8 vector registers
     // and (field / 2 + 1) * 16 scalar registers.
     put(44, 7 + variety % 4 * 2);
     put(48, (3 + variety % 6) | (variety % 5 * 2) << 6);

@@ -120,7 +120,7 @@ unsafe extern "C" {
 /// A callback for agents and for pools.
 pub type EachAgent = unsafe extern "C" fn(u64, *mut c_void) -> u32;
 
-/// The beginning of `hsa_queue_t`.
+/// The start of `hsa_queue_t`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Queue {

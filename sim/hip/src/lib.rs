@@ -1,5 +1,5 @@
 //! A stand-in for AMD's HIP runtime (`libamdhip64.so.7`): the functions that the demo and the tests
-//! call, over `libhsa-runtime64.so.1` beside it.
+//! call, over `libhsa-runtime64.so.1` alongside it.
 //!
 //! Programs are plain C, compiled by gcc. A kernel is a host function with a device name,
 //! registered as hipcc's output registers it (`__hipRegisterFatBinary`, `__hipRegisterFunction`),

@@ -166,7 +166,7 @@ impl Stream {
         }
     }
 
-    /// Begins a piece of work: the null stream's comes after all that was given to the blocking
+    /// Starts a piece of work: the null stream's comes after all that was given to the blocking
     /// streams of its device, and theirs after all that was given to the null stream.
     pub fn begin(&self) -> Result<(), Error> {
         if self.is_null {

@@ -24,7 +24,7 @@ pub struct Signal {
     /// The event that the device raises, 0 for none.
     pub event: AtomicU32,
     reserved: u32,
-    /// When the work that it stands for began.
+    /// When the work that it stands for started.
     pub start: AtomicU64,
     /// When that work ended.
     pub end: AtomicU64,

@@ -1,5 +1,5 @@
 //! The record of the sources that a staged product was made from. `cargo xtask stage` writes it
-//! beside the stage, and tests compare it with the sources, so that no test runs against a product
+//! alongside the stage, and tests compare it with the sources, so that no test runs against a product
 //! that is older than its sources.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub enum State {
     Unknown,
 }
 
-/// Returns the place of a stage's record: beside the stage, because the stage itself is shipped.
+/// Returns the place of a stage's record: next to the stage, because the stage itself is shipped.
 pub fn record_of(stage: &Path) -> PathBuf {
     stage.with_extension("made-from")
 }
@@ -107,7 +107,7 @@ fn hash(path: &Path) -> io::Result<u64> {
 }
 
 /// Returns the files below `root` that cargo's dependency information `text` names (the `.d` file
-/// beside a library or program), relative to `root`.
+/// next to a library or program), relative to `root`.
 pub fn sources_of(root: &Path, text: &str) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for line in text.lines() {

@@ -21,7 +21,7 @@ const LITTLE: [&str; 3] = ["--kernel-trace", "--max-overhead", "10"];
 /// Makes each worker do a round every 5 ms.
 const SLOWLY: &[(&str, &str)] = &[("PAUSE_US", "5000")];
 
-/// Returns how often CUPTI was told to record kernels.
+/// Returns how often CUPTI was asked to record kernels.
 fn begun(log: &CudaLog) -> usize {
     let recording = log.of("recording");
     recording.filter(|line| line.text("on") == "1").count()
@@ -161,7 +161,7 @@ fn bursts_beside_threads_at_work() -> Result<()> {
             );
         }
     }
-    // A kernel's call is in the trace, is of the kernel's burst, and began before it.
+    // A kernel's call is in the trace, is of the kernel's burst, and started before it.
     let mut calls = BTreeMap::new();
     for row in trace.rows("cuda_api_trace")? {
         calls.insert(
@@ -207,7 +207,7 @@ fn a_process_with_graphs_has_one_burst() -> Result<()> {
     assert!(notes.contains("(graphs were launched)"), "{notes}");
     let said = trace.exit.stderr.join("\n");
     assert!(
-        said.contains("no burst could follow the last one"),
+        said.contains("no burst was possible after the last one"),
         "{said}"
     );
     let bursts = traced(&trace)?;
@@ -259,8 +259,8 @@ fn a_session_that_is_over_before_its_first_burst() -> Result<()> {
     if begun(&log) == 0 {
         assert_eq!(trace.exit.status.code(), Some(INCOMPLETE), "{}", trace.exit);
         let said = trace.exit.stderr.join("\n");
-        assert!(said.contains("without a burst"), "{said}");
-        assert!(!said.contains("midair saw no call and no kernel"), "{said}");
+        assert!(said.contains("before the first burst"), "{said}");
+        assert!(!said.contains("midair saw no call or kernel"), "{said}");
     }
     quit(target)
 }

@@ -14,7 +14,7 @@ const TARGET_KILLED: i32 = 31;
 /// Makes each worker do a round every 5 ms.
 const SLOWLY: &[(&str, &str)] = &[("PAUSE_US", "5000")];
 
-/// Another profiler begins during our session. It gets what it asks for, what we recorded until
+/// Another profiler starts during our session. It gets what it asks for, what we recorded until
 /// then is complete, and the next session works again.
 #[test]
 fn another_profiler_starts_during_the_session() -> Result<()> {
@@ -70,7 +70,7 @@ fn another_profiler_that_is_idle() -> Result<()> {
 
 /// A kernel that is launched while we find out whether another profiler records lies in that
 /// profiler's buffer. The records of our session must not follow it there. (Because they did, whole
-/// sessions beside PyTorch's profiler once had no records.)
+/// sessions alongside PyTorch's profiler once had no records.)
 #[test]
 fn an_idle_profilers_buffer_is_returned_to_it() -> Result<()> {
     let kit = Kit::new()?;
@@ -338,7 +338,7 @@ fn a_child_is_forked_during_the_session() -> Result<()> {
     quit(target)
 }
 
-/// The process has CUDA's libraries but has not initialised CUDA yet. Recording begins when it
+/// The process has CUDA's libraries but has not initialised CUDA yet. Recording starts when it
 /// does.
 #[test]
 fn before_cuda_is_initialised() -> Result<()> {

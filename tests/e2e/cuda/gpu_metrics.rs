@@ -1,4 +1,4 @@
-//! Samples of the whole GPU: alone (`midair metrics`) and beside an attach (`--gpu-metrics`), in
+//! Samples of the whole GPU: alone (`midair metrics`) and alongside an attach (`--gpu-metrics`), in
 //! every format.
 
 use crate::cuda::kit::{NEWEST, quit, start};
@@ -76,7 +76,12 @@ fn a_gpu_is_sampled_without_a_process() -> Result<()> {
 fn what_cannot_be_sampled_is_a_sentence_and_a_code() -> Result<()> {
     let kit = Kit::new()?;
     for (model, words, code, says) in [
-        ("", &["--set", "nonsense"][..], 2, "no set and no metric"),
+        (
+            "",
+            &["--set", "nonsense"][..],
+            2,
+            "neither a set nor a metric",
+        ),
         ("", &["--gpu", "9"], 2, "no such GPU"),
         ("pm_enable=26", &[], 38, "in use by another profiler"),
         ("pm_availability=35", &[], 11, "driver"),
@@ -109,7 +114,7 @@ fn attached(kit: &Kit, pid: i32, dir: &Path, model: &str, words: &[&str]) -> Res
 #[test]
 fn kernels_have_the_samples_that_lie_within_them() -> Result<()> {
     let kit = Kit::new()?;
-    // With kernels of 2 ms, the tensor pipes are busy for half of each kernel, whenever it begins.
+    // With kernels of 2 ms, the tensor pipes are busy for half of each kernel, whenever it starts.
     let mut target = start(&kit, NEWEST, &[("CUDA_MODEL_KERNEL_NS", "2000000")])?;
     let dir = tempfile::tempdir()?;
     let mut session = attached(

@@ -50,10 +50,10 @@ fn it_is_switched_on_before_the_first_context_and_stays() -> Result<()> {
     let trace = from_the_first(&mut target, &kit.scratch().join("one"), &OPTIONS)?;
     let notes = trace.notes();
     assert!(
-        notes.contains("kernels are timed by the GPU's own hardware (--cuda-hw-trace)"),
+        notes.contains("kernels are timed by GPU hardware (--cuda-hw-trace)"),
         "{notes}"
     );
-    assert!(notes.contains("cannot switch that off again"), "{notes}");
+    assert!(notes.contains("cannot disable that"), "{notes}");
     assert_eq!(switched(&target)?, (vec![(0, 1)], false));
     // The next session finds it so, and says so to a user who did not ask for it.
     let before = target.log_length()?;
@@ -67,7 +67,7 @@ fn it_is_switched_on_before_the_first_context_and_stays() -> Result<()> {
     trace.whole()?;
     assert_eq!(kernels_are_true(&trace, &target.log_from(before)?)?, 24);
     assert!(
-        trace.notes().contains("an earlier session switched on"),
+        trace.notes().contains("an earlier session enabled"),
         "{}",
         trace.notes()
     );
@@ -87,7 +87,7 @@ fn a_process_with_a_context_is_timed_as_usual() -> Result<()> {
     assert_eq!(kernels_are_true(&trace, &target.log_from(before)?)?, 24);
     let notes = trace.notes();
     assert!(
-        notes.contains("timed as usual") && notes.contains("has a CUDA context already"),
+        notes.contains("timed as usual") && notes.contains("already has a CUDA context"),
         "{notes}"
     );
     // CUPTI was not even asked, and nothing is left.
@@ -101,7 +101,7 @@ fn a_context_of_the_programs_own_is_one() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = without_context(&kit, &[CAPABLE, ("OWN_CONTEXT", "1")])?;
     let notes = from_the_first(&mut target, kit.scratch(), &OPTIONS)?.notes();
-    assert!(notes.contains("has a CUDA context already"), "{notes}");
+    assert!(notes.contains("already has a CUDA context"), "{notes}");
     assert_eq!(switched(&target)?, (vec![], true));
     quit(target)
 }

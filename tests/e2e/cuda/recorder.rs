@@ -1,4 +1,4 @@
-//! `midair attach --keep` beside a CUDA process: each trigger writes a window whose kernels are
+//! `midair attach --keep` alongside a CUDA process: each trigger writes a window whose kernels are
 //! those of the stand-in's devices, and the session goes on.
 
 use super::kit::{NEWEST, Session, quit, start};
@@ -118,7 +118,7 @@ fn each_trigger_writes_a_window_of_a_cuda_process() -> Result<()> {
     quit(target)
 }
 
-/// Two attachers are told one moment, as on many hosts: both wait for it, both record for as long as
+/// Two attachers get the same time, as on many hosts: both wait for it, both record for as long as
 /// was said, and what they have is of the same time.
 #[test]
 fn two_attachers_begin_at_the_same_moment() -> Result<()> {

@@ -174,7 +174,7 @@ fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
     // Another user's process, to which CAP_SYS_PTRACE gives access, may only get a tool that root
     // answers for. This directory is writable for all.
     let (_, told) = doctor(others.pid(), &tool)?;
-    failed(&told, "tools", 11, "has the rights of user 1001")?;
+    failed(&told, "tools", 11, "runs as user 1001")?;
     assert_eq!(check(&told, "rights")?["status"], "note", "{told:#}");
     let roots = installed.dir.path().join("tool.so");
     fs::copy(&tool, &roots)?;
@@ -188,7 +188,7 @@ fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
     };
     for bad in [0o664, 0o646] {
         mode(&roots, bad)?;
-        refused("can be changed by others than root")?;
+        refused("can be changed by users other than root")?;
         mode(&roots, 0o644)?;
     }
     let folder = installed.dir.path().join("folder");
@@ -202,7 +202,7 @@ fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
     let link = installed.dir.path().join("link.so");
     std::os::unix::fs::symlink(&tool, &link)?;
     let (_, told) = doctor(others.pid(), &link)?;
-    failed(&told, "tools", 11, "can be changed by others")?;
+    failed(&told, "tools", 11, "can be changed by users other")?;
     // A directory that everybody may write to is safe on the way if the sticky bit protects each
     // user's files.
     mode(scratch.path(), 0o755)?;
@@ -225,7 +225,7 @@ fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
 #[test]
 fn libraries_of_a_program_with_capabilities_must_belong_to_root() -> Result<()> {
     // A user who can link such a program into their own directory can put their own libraries
-    // beside it.
+    // alongside it.
     let place = tempfile::tempdir()?;
     mode(place.path(), 0o777)?;
     let Some(installed) = Installed::below(&place.path().display().to_string(), BOTH)? else {
@@ -233,9 +233,9 @@ fn libraries_of_a_program_with_capabilities_must_belong_to_root() -> Result<()> 
     };
     let own = installed.waiting(SOMEBODY)?;
     let (exit, told) = installed.doctor(own.pid(), &[])?;
-    failed(&told, "libraries", 20, "can be changed by others")?;
+    failed(&told, "libraries", 20, "can be changed by users other")?;
     assert_eq!(exit.status.code(), Some(20), "{exit}");
-    installed.refuses(own.pid(), 20, "can be changed by others")?;
+    installed.refuses(own.pid(), 20, "can be changed by users other")?;
     Ok(())
 }
 

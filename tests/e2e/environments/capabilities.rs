@@ -98,7 +98,7 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
         &others,
         &none,
         11,
-        "it belongs to user 1001 and we are user 1000",
+        "it belongs to user 1001, and midair runs as user 1000",
     )?;
     his.quit()?;
     others.quit()
@@ -188,7 +188,7 @@ fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
     let own = kit.scratch().join("own.so");
     std::fs::copy(&closed, &own)?;
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o755))?;
-    refused(&others, &with(&own), 11, "it has the rights of user 1001")?;
+    refused(&others, &with(&own), 11, "it runs as user 1001")?;
     works(&mut his, &with(&own), "a tool of his own")?;
     his.quit()?;
     others.quit()

@@ -106,7 +106,7 @@ pub fn open_to_all(path: &Path) -> Result<()> {
 }
 
 impl Program {
-    /// Starts the program. Its log is in a directory of its own whose name begins with `name`.
+    /// Starts the program. Its log is in a directory of its own whose name starts with `name`.
     pub fn start(kit: &Kit, name: &str, start: Start) -> Result<Program> {
         let program = kit.program("two_gpus")?;
         // A process whose user may not read the program is not dumpable, so everybody may read it.

@@ -179,7 +179,7 @@ fn deleted_and_replaced_files() -> Result<()> {
         if user.is_none() {
             works(&mut program, &attach, "C library replaced by another")?;
         } else {
-            let said = "the file at its path is not the one that is mapped";
+            let said = "the file at its path differs from the mapped file";
             refused(&program, &attach, 21, said)?;
         }
         program.quit()?;
@@ -271,7 +271,7 @@ fn a_runtime_in_another_namespace_of_the_loader() -> Result<()> {
         assert_eq!(exit.status.code(), Some(25), "{exit}");
         let said = [exit.stderr.join("\n"), exit.stdout.join("\n")].concat();
         assert!(
-            said.contains("in another namespace of the loader (dlmopen)"),
+            said.contains("in another linker namespace (dlmopen)"),
             "{exit}"
         );
     }
@@ -400,7 +400,7 @@ fn c_libraries_that_ours_do_not_run_on() -> Result<()> {
             assert_eq!(exit.status.code(), Some(16), "{name}: {exit}");
             let text = exit.stderr.join("\n");
             assert!(
-                text.contains(said) && text.contains("our libraries need glibc 2.34"),
+                text.contains(said) && text.contains("midair's libraries need glibc 2.34"),
                 "{name}: {exit}"
             );
         }

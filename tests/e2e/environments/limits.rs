@@ -303,7 +303,7 @@ fn a_memory_cgroup_at_its_limit() -> Result<()> {
             &program,
             &everything,
             23,
-            "memory of its cgroup are left, and 8 are needed",
+            "memory of its cgroup are left; 8 needed",
         )?;
         assert_eq!(status(program.pid, "VmLck")?, 0);
     }
@@ -341,12 +341,7 @@ fn an_attacher_at_its_limit() -> Result<()> {
     };
     // Less than is asked for, and enough for its own program, whose pages count where nobody else has read them.
     group.limit(10 * MIB as i64)?;
-    refused(
-        &program,
-        &inside,
-        23,
-        "of this process's memory cgroup are left",
-    )?;
+    refused(&program, &inside, 23, "of midair's memory cgroup are left")?;
     group.limit(-1)?;
     works_once(&mut program, &inside)?;
     program.quit()

@@ -236,7 +236,7 @@ fn user_namespaces() -> Result<()> {
         &program,
         &other,
         11,
-        "it belongs to user 1000 and we are user 1001",
+        "it belongs to user 1000, and midair runs as user 1001",
     )?;
     program.quit()?;
 

@@ -35,7 +35,7 @@ fn cxx_headers_work_without_the_runtimes_headers() -> Result<()> {
     Ok(())
 }
 
-/// With AMD's own headers beside ours, and with AMD's library to decode instructions.
+/// With AMD's own headers next to ours, and with AMD's library to decode instructions.
 #[test]
 fn code_objects_are_read_and_disassembled() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -46,7 +46,7 @@ fn code_objects_are_read_and_disassembled() -> Result<()> {
     flags.extend(super::linked_with_comgr(&lab));
     compile(&program, &flags)?;
     let libs = format!("{}/lib", lab.stage()?);
-    // The program makes a file beside the code object, so it gets a copy.
+    // The program makes a file next to the code object, so it gets a copy.
     let kernels = lab.scratch().join("kernels.gfx942");
     std::fs::copy(lab.outside(&lab.kernels()?), &kernels)?;
     let command = lab.run(&lab.inside(&program)?).arg(lab.inside(&kernels)?);

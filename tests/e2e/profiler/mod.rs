@@ -229,7 +229,7 @@ impl Trace {
             }
         }
         for (reason, count) in self.midair["untimed"].as_object().into_iter().flatten() {
-            let allowed = reason == "the packet processor had it before our signal"
+            let allowed = reason == "the packet processor took it before midair set its signal"
                 && count.as_u64().is_some_and(|count| count <= taken_first);
             if !allowed {
                 return fail(format!("{count} without times: {reason}"));

@@ -61,7 +61,7 @@ pub fn elf(bytes: &[u8]) {
 
 /// Unwinds by the tables of a file, at some of the file's addresses. `bytes` is mapped as a
 /// target's library would be, and its last 4 KiB also serve as the stack. Returns the stacks that
-/// were found from `hsa_init` or the beginning, the middle and the entry of the code.
+/// were found from `hsa_init` or the start, the middle and the entry of the code.
 pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
     let file = file_of(bytes);
     let Ok(elf) = opened(&file) else {

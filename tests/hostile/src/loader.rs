@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 1 << 16;
 /// pointers and small numbers lead nowhere.
 const LOWEST: u64 = 1 << 16;
 
-/// Reads `/proc/TID/auxv` and the memory of the process, which begins with a copy of it. Returns
+/// Reads `/proc/TID/auxv` and the memory of the process, which starts with a copy of it. Returns
 /// the list that was read.
 pub fn auxv(bytes: &[u8]) -> Option<Vec<u64>> {
     let found = of_memory(bytes);

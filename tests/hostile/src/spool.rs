@@ -1,4 +1,4 @@
-//! The spool and the messages beside it.
+//! The spool and the messages next to it.
 
 use midair_record::connect::{
     ConnectProof, ConnectReply, ConnectRequest, SECRET_LEN, TEXT_LEN, Token, outcome, purpose,

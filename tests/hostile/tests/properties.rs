@@ -261,7 +261,7 @@ fn records_and_spools() {
     let api: Api = unsafe { std::mem::zeroed() };
     let run = encode(&api, &[1; 24]).repeat(5);
     holds(3000, std::slice::from_ref(&run), hostile::records);
-    // A chunk in use begins with its counters.
+    // A chunk in use starts with its counters.
     let chunk = [&1_u64.to_le_bytes()[..], &[0xff; 56], &run].concat();
     holds(300, &[chunk, run], hostile::spool);
     holds(2000, &[vec![1; 64]], hostile::offer);
@@ -278,7 +278,7 @@ fn records_and_spools() {
 
 #[test]
 fn dispatch_logs() {
-    // The write indices, then the begin and the end of one packet.
+    // The write indices, then the start and the end of one packet.
     let record = |what: u8, ticks: u8| [[ticks, 0, 0, 0], [0; 4], [what, 0, 0, 0], [9; 4], [8; 4]];
     let look = |written: u8, records: &[[u8; 4]]| {
         let mut look = vec![0; 4096];
@@ -341,7 +341,7 @@ fn a_queue() -> Vec<u8> {
         let first = header | 1 << 16 | sizes;
         [first, 64 << 32 | 1, 1 | 1 << 32, 0, 0x740, 0, 0, signal]
     };
-    // The first has begun, so its header is gone.
+    // The first has started, so its header is gone.
     put(0x1000, &dispatch(1, 0x900));
     put(0x1040, &[3 | 1 << 8, 0x900, 0x900, 0, 0, 0, 0, 0]);
     put(0x1080, &dispatch(2 | 1 << 8, 0x940));
@@ -470,7 +470,7 @@ fn a_jump_backwards_in_an_unwind_table() {
     }
 }
 
-/// A header of unwind tables says that they begin behind the entry that it points to. gimli 0.33
+/// A header of unwind tables says that they start behind the entry that it points to. gimli 0.33
 /// subtracts one from the other, which panics in a build with overflow checks.
 #[test]
 fn an_unwind_entry_before_its_table() {
@@ -537,7 +537,7 @@ fn library_with(instructions: &str) -> Vec<u8> {
     std::fs::read(at("s.so")).unwrap()
 }
 
-/// A frame lies at the beginning of all addresses, and its return address before it. framehop 0.16
+/// A frame lies at the start of all addresses, and its return address before it. framehop 0.16
 /// subtracts without a check, which must not panic in any of our builds.
 #[test]
 fn an_unwind_entry_whose_frame_lies_at_the_lowest_address() {
@@ -568,7 +568,7 @@ fn an_unwind_entry_whose_offsets_have_no_sum() {
 fn unwind_entries_that_lead_round_in_a_circle() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    // The frame begins at rsp, and the return address lies 8 or 16 bytes above it.
+    // The frame starts at rsp, and the return address lies 8 or 16 bytes above it.
     let function = |name: &str, place: u32| {
         format!(
             ".globl {name}\\n.type {name},@function\\n{name}:\\n.cfi_startproc\\n.cfi_def_cfa rsp,0\\n.cfi_offset rip,{place}\\n\

@@ -1,4 +1,4 @@
-//! Row 24: threads that come and go, each with a stream (`tests/c/thread_churn.c`), beside sessions
+//! Row 24: threads that come and go, each with a stream (`tests/c/thread_churn.c`), alongside sessions
 //! of the whole product, one after another.
 
 use super::product::Size;
@@ -53,7 +53,7 @@ pub fn cells() -> Vec<Cell> {
     ]
 }
 
-/// Runs the sessions beside the program.
+/// Runs the sessions alongside the program.
 fn churn(own: &Own, make: impl Fn() -> Result<Target>) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut target = make()?;

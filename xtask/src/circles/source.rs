@@ -130,7 +130,7 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Returns the index behind a string that began before `i`.
+/// Returns the index behind a string that started before `i`.
 fn after_string(chars: &[char], mut i: usize) -> usize {
     while let Some(c) = chars.get(i) {
         match c {
@@ -142,7 +142,7 @@ fn after_string(chars: &[char], mut i: usize) -> usize {
     i
 }
 
-/// Returns the index behind a raw string with this many hashes that began before `i`.
+/// Returns the index behind a raw string with this many hashes that started before `i`.
 fn after_raw_string(chars: &[char], mut i: usize, hashes: usize) -> usize {
     while let Some(c) = chars.get(i) {
         i += 1;

@@ -17,7 +17,7 @@ pub struct Ledger {
     entries: BTreeMap<String, Entry>,
 }
 
-/// The entry of one fuzzer since its count began.
+/// The entry of one fuzzer since its count started.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Entry {
     /// The time that it ran on a processor, as opposed to the time that passed.
@@ -30,7 +30,7 @@ pub struct Entry {
     pub findings: u64,
     /// How many inputs broke something and are repaired.
     pub repaired: u64,
-    /// The commit that the count began with.
+    /// The commit that the count started with.
     pub since: String,
     /// The commit of the last slice.
     pub commit: String,
@@ -136,7 +136,7 @@ impl Ledger {
         self.write()
     }
 
-    /// Begins a fuzzer's count anew. The numbers of repaired and of open findings are kept.
+    /// Restarts a fuzzer's count. The numbers of repaired and of open findings are kept.
     pub fn begin_anew(&mut self, name: &str, repaired: u64, open: u64) -> Outcome<()> {
         let entry = self.entries.entry(name.to_owned()).or_default();
         *entry = Entry {

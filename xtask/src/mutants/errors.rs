@@ -8,9 +8,9 @@ use serde_json::Value;
 /// Where the mutants of a file are, as `xtask/switches` writes it. All places are bytes.
 #[derive(Debug, Default, Deserialize)]
 pub struct Places {
-    /// Each mutant: number, begin, end.
+    /// Each mutant: number, start, end.
     pub arms: Vec<(u32, usize, usize)>,
-    /// Each place with mutants: their numbers, begin, end.
+    /// Each place with mutants: their numbers, start, end.
     pub sites: Vec<(Vec<u32>, usize, usize)>,
 }
 
@@ -82,7 +82,7 @@ fn ranges(error: &Value) -> Vec<Range> {
     all.into_iter().filter_map(range).collect()
 }
 
-/// The innermost mutant or place in which a range begins.
+/// The innermost mutant or place in which a range starts.
 fn by_begin(ranges: &[Range], places: &BTreeMap<String, Places>, blame: &mut Blame) -> bool {
     for range in ranges {
         let Some(places) = places.get(&range.file) else {

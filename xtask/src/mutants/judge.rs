@@ -211,7 +211,7 @@ impl Tests {
     }
 }
 
-/// Makes the directory of sessions. Everybody may make files beside it, so it has to be ours, and
+/// Makes the directory of sessions. Everybody may make files next to it, so it has to be ours, and
 /// nobody else may write there.
 fn make_sessions() -> Outcome<()> {
     let path = Path::new(SESSIONS);

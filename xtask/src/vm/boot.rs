@@ -21,7 +21,7 @@ pub struct Options {
     pub emulate: bool,
     /// Whether to take the programs of the last build as they are.
     pub built: bool,
-    /// How long further tests are begun, instead of the time in the row.
+    /// How long further tests are started, instead of the time in the row.
     pub minutes: Option<u64>,
     /// A regular expression for the only tests to run, as "PROGRAM TEST"; of the torture matrix, its
     /// rows or parts of the cells' names ("2|3"). The table is then left as it is.

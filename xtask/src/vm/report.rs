@@ -1,5 +1,5 @@
 //! The table. `bench-results/vm.json` keeps a row until it is run again, and `vm.md` is made from
-//! it. A run of some of a row's tests (`--test`) does not replace the row: it stands beside the row,
+//! it. A run of some of a row's tests (`--test`) does not replace the row: it stands alongside the row,
 //! under its regular expression, until the whole row is run again.
 
 use std::fs;
@@ -17,7 +17,7 @@ use super::rows::{ROWS, Row};
 /// The key of the runs of some tests, in a row's entry.
 const PARTS: &str = "parts";
 
-/// Puts a row's results into the table, or beside the row if only some tests were run.
+/// Puts a row's results into the table, or alongside the row if only some tests were run.
 pub fn put(
     row: &Row,
     kernel: &Ready,

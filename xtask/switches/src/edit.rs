@@ -2,7 +2,7 @@
 
 use crate::Point;
 
-/// Where the lines of a text begin.
+/// Where the lines of a text start.
 pub struct Lines<'a> {
     text: &'a str,
     begins: Vec<usize>,

@@ -45,9 +45,9 @@ struct Listed {
 /// What became of a file's mutants.
 #[derive(Debug, Default, Serialize)]
 struct Changed {
-    /// Where a mutant is in the changed file, in bytes: number, begin, end.
+    /// Where a mutant is in the changed file, in bytes: number, start, end.
     arms: Vec<(u32, usize, usize)>,
-    /// Where a place with mutants is: their numbers, begin, end.
+    /// Where a place with mutants is: their numbers, start, end.
     sites: Vec<(Vec<u32>, usize, usize)>,
 }
 

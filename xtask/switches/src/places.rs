@@ -1,8 +1,8 @@
 //! Finds the marks in a changed file: comments around each mutant and each place with mutants.
 
-/// A mutant's number, and where its code begins and ends.
+/// A mutant's number, and where its code starts and ends.
 type Arms = Vec<(u32, usize, usize)>;
-/// The numbers of a place's mutants, and where it begins and ends.
+/// The numbers of a place's mutants, and where it starts and ends.
 type Sites = Vec<(Vec<u32>, usize, usize)>;
 
 /// The mark before a mutant's code.

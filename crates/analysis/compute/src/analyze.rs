@@ -50,7 +50,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
         .map(|paths| paths.cloned().collect())
         .unwrap_or_default();
     if paths.is_empty() {
-        return Err(usage("no workload directory is named").hint("-p DIR"));
+        return Err(usage("no workload directory given").hint("-p DIR"));
     }
     let corrections = corrections(matches)?;
     let options = options(matches)?;
@@ -91,7 +91,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
             .filter(|word| !word.is_empty())
             .map(|word| {
                 word.parse().map_err(|_| {
-                    usage(format!("-k {word} is no number of a kernel"))
+                    usage(format!("-k {word} is not a kernel number"))
                         .hint("--list-stats lists kernels with their numbers")
                 })
             })
@@ -273,7 +273,7 @@ pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
         .map(|word| {
             word.trim()
                 .parse()
-                .map_err(|_| usage(format!("--cols {word} is no place of a column")))
+                .map_err(|_| usage(format!("--cols {word} is not a column index")))
         })
         .collect();
     let mut data_types = Vec::new();

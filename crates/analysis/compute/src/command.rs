@@ -41,9 +41,9 @@ fn general(command: Command) -> Command {
                 .short('V')
                 .action(ArgAction::Count)
                 .global(true)
-                .help("Say more; up to three times"),
+                .help("Print more; repeat up to three times"),
         )
-        .arg(flag("quiet", "Print errors alone").short('q').global(true))
+        .arg(flag("quiet", "Print only errors").short('q').global(true))
         .arg(
             word(
                 "list-metrics",
@@ -73,7 +73,7 @@ fn general(command: Command) -> Command {
         .arg(
             flag(
                 "specs",
-                "Print what is known about this machine and its GPU",
+                "Print the specifications of this machine and its GPU",
             )
             .short('s')
             .global(true),
@@ -84,26 +84,26 @@ fn general(command: Command) -> Command {
                 .hide(true),
         );
     let command =
-        command.arg(flag("list-sets", "List sets of metrics that fit into one pass").global(true));
+        command.arg(flag("list-sets", "List the metric sets that fit in one pass").global(true));
     foreign::add(command, "")
 }
 
 fn normal_unit() -> Arg {
-    word("normal-unit", "UNIT", "What counts are divided by")
+    word("normal-unit", "UNIT", "Divide counts by this unit")
         .short('n')
         .value_parser(["per_wave", "per_cycle", "per_second", "per_kernel"])
         .default_value("per_kernel")
 }
 
 fn time_unit() -> Arg {
-    word("time-unit", "UNIT", "Unit of times")
+    word("time-unit", "UNIT", "Show times in this unit")
         .short('t')
         .value_parser(["s", "ms", "us", "ns"])
         .default_value("ns")
 }
 
 fn decimal() -> Arg {
-    word("decimal", "N", "Digits behind the point")
+    word("decimal", "N", "Show this many decimal digits")
         .value_parser(value_parser!(u8).range(0..=17))
         .default_value("2")
 }
@@ -118,9 +118,9 @@ fn memory_levels(help: &'static str) -> Arg {
 /// `rocprof-compute analyze`.
 fn analyze() -> Command {
     let command = Command::new("analyze")
-        .about("Show what a workload directory says")
+        .about("Show the metrics of a workload directory")
         .arg(
-            list("path", "DIR", "Workload directories; the first is what others are compared with")
+            list("path", "DIR", "Analyze these workload directories; the first is the baseline of a comparison")
                 .short('p')
                 .value_parser(value_parser!(PathBuf)),
         )
@@ -132,7 +132,7 @@ fn analyze() -> Command {
                 .value_name("N")
                 .num_args(1..)
                 .action(ArgAction::Append)
-                .help("Kernels by their numbers in --list-stats; repeated, one for each directory"),
+                .help("Select kernels by their numbers in --list-stats; repeat once per directory"),
         )
         .arg(
             Arg::new("dispatch")
@@ -141,49 +141,49 @@ fn analyze() -> Command {
                 .value_name("N")
                 .num_args(1..)
                 .action(ArgAction::Append)
-                .help("Dispatches by their numbers, or '> N'"),
+                .help("Select dispatches by number, or '> N'"),
         )
         .arg(
-            list("block", "ID", "Panels, tables and metrics by number, or by the names of --list-blocks")
+            list("block", "ID", "Select panels, tables and metrics by number, or by the names in --list-blocks")
                 .short('b'),
         )
         .arg(flag("speed-of-light", "The same as -b 2"))
         .arg(flag("memory-chart", "The same as -b 3"))
         .arg(flag("roofline", "The same as -b 4"))
         .arg(
-            list("roofline-data-types", "TYPE", "Types of data whose roofs are shown: FP32, FP16, BF16, FP8, FP64, I8 [default: FP32 FP16]")
+            list("roofline-data-types", "TYPE", "Show the roofs of these data types: FP32, FP16, BF16, FP8, FP64, I8 [default: FP32 FP16]")
                 .short('R')
                 .alias("roofline-data-type"),
         )
-        .arg(memory_levels("Levels of memory in the roofline: HBM, L2, vL1D, LDS [default: all]"))
-        .arg(list("gpu-id", "N", "GPUs"))
+        .arg(memory_levels("Show the roofs of these memory levels: HBM, L2, vL1D, LDS [default: all]"))
+        .arg(list("gpu-id", "N", "Select GPUs by number"))
         .arg(
-            word("output-format", "FORMAT", "Where the tables go: stdout, txt, csv, db")
+            word("output-format", "FORMAT", "Write the tables in this form: stdout, txt, csv, db")
                 .value_parser(["stdout", "txt", "csv", "db"])
                 .default_value("stdout"),
         )
         .arg(
-            word("html", "FILE", "Write one page with everything, which needs no network")
+            word("html", "FILE", "Write one self-contained HTML page with all tables")
                 .value_parser(value_parser!(PathBuf)),
         )
-        .arg(word("output-name", "NAME", "Name of the file or directory, without its extension"))
+        .arg(word("output-name", "NAME", "Write to this file or directory, without an extension"))
         .arg(normal_unit())
         .arg(time_unit())
         .arg(decimal())
         .arg(
-            word("max-stat-num", "N", "Kernels and dispatches in the tables of panel 0")
+            word("max-stat-num", "N", "Show this many kernels and dispatches in panel 0")
                 .value_parser(value_parser!(u32))
                 .default_value("10"),
         )
-        .arg(list("cols", "N", "Columns of each table by their places, from 0"))
-        .arg(list("include-cols", "NAME", "Columns that are hidden otherwise"))
-        .arg(word("specs-correction", "NAME:VALUE,...", "Other values of sysinfo.csv"))
+        .arg(list("cols", "N", "Show these columns of each table, by index from 0"))
+        .arg(list("include-cols", "NAME", "Show these hidden columns"))
+        .arg(word("specs-correction", "NAME:VALUE,...", "Override values of sysinfo.csv"))
         .arg(
-            word("formulas", "YEAR", "AMD's formulas of 2025 (means of ratios) or of 2026 (ratios of sums); by the directory if left out")
+            word("formulas", "YEAR", "Use AMD's formulas of 2025 (means of ratios) or 2026 (ratios of sums) [default: as the directory]")
                 .value_parser(["2025", "2026"]),
         )
         .arg(
-            word("view", "KIND", "table: the memory chart as a table")
+            word("view", "KIND", "Show the memory chart as a table")
                 .value_parser(["table"]),
         )
         .arg(flag("list-available-metrics", "List the metrics of this machine's GPU"));
@@ -193,19 +193,20 @@ fn analyze() -> Command {
 /// `rocprof-compute live`.
 fn live() -> Command {
     Command::new("live")
-        .about("Show tables of a running process, again and again while it runs")
-        .after_help("q, Enter or Ctrl-C detaches. Without a terminal each table is printed below the last. Nothing is kept: profile writes files.")
+        .about("Show the tables of a running process, with updates")
+        .after_help("Press q, Enter or Ctrl-C to detach. Without a terminal, updates are printed one below the other. No files \
+        are written: use profile for files.")
         .args_override_self(true)
         .arg(word("attach-pid", "PID", "Attach to this running process"))
-        .arg(word("attach-duration-msec", "MSEC", "Detach after so many milliseconds"))
-        .arg(word("interval-msec", "MSEC", "From one picture to the next, at least [default: 1000]"))
+        .arg(word("attach-duration-msec", "MSEC", "Detach after this many milliseconds"))
+        .arg(word("interval-msec", "MSEC", "Update at this interval at the earliest, in milliseconds [default: 1000]"))
         .arg(
-            list("block", "ID", "Panels, tables and metrics by number, or by the names of --list-blocks [default: 2]")
+            list("block", "ID", "Select panels, tables and metrics by number, or by the names in --list-blocks [default: 2]")
                 .short('b'),
         )
-        .arg(word("set", "NAME", "Metrics that fit into one pass; --list-sets"))
-        .arg(list("kernel", "REGEX", "Count only kernels with such names").short('k'))
-        .arg(word("max-overhead", "PERCENT", "How much of the time counting may take"))
+        .arg(word("set", "NAME", "Collect a metric set that fits in one pass; see --list-sets"))
+        .arg(list("kernel", "REGEX", "Count only kernels whose name matches").short('k'))
+        .arg(word("max-overhead", "PERCENT", "Limit the overhead of counting, in percent"))
         .arg(normal_unit())
         .arg(time_unit())
         .arg(decimal())
@@ -214,47 +215,48 @@ fn live() -> Command {
 /// `rocprof-compute profile`.
 fn profile() -> Command {
     let command = Command::new("profile")
-        .about("Count what metrics need, in a running process or in a program that is started")
+        .about("Collect the counters of metrics, in a running process or a started program")
         .args_override_self(true)
-        .arg(word("name", "NAME", "Name of the workload").short('n'))
+        .arg(word("name", "NAME", "Set the name of the workload").short('n'))
         .arg(word("attach-pid", "PID", "Attach to this running process"))
-        .arg(word("attach-duration-msec", "MSEC", "Detach after so many milliseconds; else at Enter"))
+        .arg(word("attach-duration-msec", "MSEC", "Detach after this many milliseconds [default: on Enter]"))
         .arg(
-            word("output-directory", "DIR", "Directory of the results, with keys such as %gpumodel% [default: workloads/NAME/%gpumodel%]")
+            word("output-directory", "DIR", "Write results to this directory; placeholders such as %gpumodel% are replaced \
+            [default: workloads/NAME/%gpumodel%]")
                 .short('d')
                 .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            word("path", "DIR", "Directory in which one named after the GPU's model is made")
+            word("path", "DIR", "Write results to a subdirectory of DIR that is named after the GPU model")
                 .short('p')
                 .value_parser(value_parser!(PathBuf)),
         )
         .arg(word("subpath", "KIND", "").hide(true))
         .arg(flag("overwrite", "Replace an earlier profile in the directory"))
         .arg(flag("with-arguments", "Store the program's arguments in sysinfo.csv and profiling_config.yaml"))
-        .arg(list("kernel", "REGEX", "Count only kernels with such names").short('k'))
+        .arg(list("kernel", "REGEX", "Count only kernels whose name matches").short('k'))
         .arg(
-            list("kernel-iteration-range", "RANGE", "Count only these launches of each kernel, from 1: N, A-B, A:B")
+            list("kernel-iteration-range", "RANGE", "Count only these launches of each kernel, starting at 1: N, A-B, A:B")
                 .alias("dispatch"),
         )
         .arg(
-            list("block", "ID", "Panels, tables and metrics by number, or by the names of --list-blocks")
+            list("block", "ID", "Select panels, tables and metrics by number, or by the names in --list-blocks")
                 .short('b'),
         )
-        .arg(word("set", "NAME", "Metrics that fit into one pass; --list-sets"))
+        .arg(word("set", "NAME", "Collect a metric set that fits in one pass; see --list-sets"))
         .arg(flag("list-available-metrics", "List the metrics of this machine's GPU"))
-        .arg(word("max-overhead", "PERCENT", "How much of the time counting may take"))
-        .arg(word("target-error", "PERCENT", "Detach when each metric is known within so many percent of itself, with 95 % confidence"))
+        .arg(word("max-overhead", "PERCENT", "Limit the overhead of counting, in percent"))
+        .arg(word("target-error", "PERCENT", "Detach once each metric's 95 % confidence interval is within this many percent"))
         .arg(
-            word("format-rocprof-output", "FORMAT", "Form of what is collected")
+            word("format-rocprof-output", "FORMAT", "Collect in this format")
                 .value_parser(["rocpd", "csv"]),
         )
-        .arg(flag("retain-rocpd-output", "Keep the databases beside pmc_perf.csv"))
-        .arg(flag("no-roof", "Measure no peaks of the GPU, as without --roofline"))
-        .arg(flag("roof-only", "Measure the GPU's peaks by AMD's benchmark (ROOFLINE_BIN), and count what the roofline needs").visible_alias("roofline"))
-        .arg(memory_levels("Levels of memory whose bytes are counted for the roofline: HBM, L2, vL1D, LDS [default: all]"))
-        .arg(flag("roofline-bench-only", "Measure the GPU's peaks alone").alias("bench-only"))
-        .arg(word("device", "N", "GPU whose peaks are measured [default: 0]").alias("roofline-device"))
+        .arg(flag("retain-rocpd-output", "Keep the databases next to pmc_perf.csv"))
+        .arg(flag("no-roof", "Do not measure the GPU's peaks (default)"))
+        .arg(flag("roof-only", "Measure the GPU's peaks with AMD's benchmark (ROOFLINE_BIN), and collect the roofline's counters").visible_alias("roofline"))
+        .arg(memory_levels("Count the bytes of these memory levels for the roofline: HBM, L2, vL1D, LDS [default: all]"))
+        .arg(flag("roofline-bench-only", "Only measure the GPU's peaks").alias("bench-only"))
+        .arg(word("device", "N", "Measure the peaks of this GPU [default: 0]").alias("roofline-device"))
         .arg(word("iteration-multiplexing", "KIND", "").num_args(0..=1).hide(true))
         .arg(
             Arg::new("remaining")
@@ -270,7 +272,7 @@ fn profile() -> Command {
 /// `rocprof-compute`.
 pub fn command() -> Command {
     let command = Command::new("rocprof-compute")
-        .about("Profile GPU programs by hardware counters, and show what the counters say")
+        .about("Profile GPU programs with hardware counters, and show derived metrics")
         .version(env!("CARGO_PKG_VERSION"))
         .arg(
             Arg::new("version")

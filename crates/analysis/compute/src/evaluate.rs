@@ -58,10 +58,10 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Lacks(what) => f.write_str(what),
-            Why::Apart => f.write_str("its counters were never counted in one dispatch"),
-            Why::Uncounted => f.write_str("no chosen dispatch was counted for it"),
-            Why::ByZero => f.write_str("what it is divided by is zero"),
-            Why::NoDispatch => f.write_str("no dispatch is chosen"),
+            Why::Apart => f.write_str("no dispatch has values of all its counters"),
+            Why::Uncounted => f.write_str("no selected dispatch has values of its counters"),
+            Why::ByZero => f.write_str("its divisor is zero"),
+            Why::NoDispatch => f.write_str("no dispatch is selected"),
             Why::NoFormula => f.write_str("this architecture has no formula for it"),
             Why::Malformed(what) => write!(f, "its formula cannot be read: {what}"),
         }

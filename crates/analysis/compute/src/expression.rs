@@ -222,7 +222,7 @@ impl Parser<'_> {
             }
             let condition = self.comparison()?;
             if !matches!(condition, Expression::Compare(..)) {
-                return Err(self.wrong("the condition is no comparison"));
+                return Err(self.wrong("the condition is not a comparison"));
             }
             if !self.keyword("else") {
                 return Err(self.wrong("`else` is missing"));
@@ -323,7 +323,7 @@ impl Parser<'_> {
             Some(b) if b.is_ascii_digit() || b == b'.' => self.number(),
             Some(b) if is_of_name(b) => self.named(),
             Some(_) => Err(self.wrong("a value is missing")),
-            None => Err(self.wrong("it ends too early")),
+            None => Err(self.wrong("unexpected end")),
         }
     }
 
@@ -389,7 +389,7 @@ impl Parser<'_> {
             .into_iter()
             .find(|(known, _)| *known == name);
         let Some((_, function)) = known else {
-            return Err(self.wrong(&format!("there is no function {name}")));
+            return Err(self.wrong(&format!("unknown function {name}")));
         };
         self.need("(")?;
         let mut values = Vec::new();
@@ -453,13 +453,13 @@ mod tests {
     #[test]
     fn what_is_no_expression_is_refused_at_its_place() {
         for (text, what) in [
-            ("", "it ends too early"),
-            ("AVG(", "it ends too early"),
+            ("", "unexpected end"),
+            ("AVG(", "unexpected end"),
             ("AVG(a, b)", "AVG does not take 2 values"),
-            ("EXEC(a)", "there is no function EXEC"),
+            ("EXEC(a)", "unknown function EXEC"),
             ("a b", "more than one expression"),
             ("1 if a != 0 else 2", "a bare number stands before `if`"),
-            ("a if b else 2", "the condition is no comparison"),
+            ("a if b else 2", "the condition is not a comparison"),
             ("a if b != 0", "`else` is missing"),
             ("a < b < c", "comparisons are chained"),
             ("TCC_HIT[x]", "the number of a channel is missing"),

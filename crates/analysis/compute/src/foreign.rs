@@ -48,7 +48,7 @@ const MANY: usize = usize::MAX;
 /// AMD-171.
 const BUILT_IN: Answer =
     NotBuilt("the built-in tables are those of gfx908, gfx90a, gfx942 and gfx950");
-const OPERATORS: Answer = NotBuilt("-k takes a regular expression for names of kernels");
+const OPERATORS: Answer = NotBuilt("-k takes a regular expression that matches kernel names");
 
 const GENERAL: &[Foreign] = &[option("config-dir", (1, 1), BUILT_IN)];
 

@@ -31,7 +31,7 @@ pub mod field {
     pub const KERNEL_ID: &str = "Kernel_ID";
     /// Name of the kernel.
     pub const KERNEL: &str = "Kernel_Name";
-    /// Begin in nanoseconds.
+    /// Start in nanoseconds.
     pub const START: &str = "Start_Timestamp";
     /// End in nanoseconds.
     pub const END: &str = "End_Timestamp";
@@ -41,7 +41,7 @@ pub mod field {
     pub const CORRELATION: &str = "Correlation_ID";
     /// The groups of counters that have values of the dispatch.
     pub const GROUP: &str = "Group";
-    /// 1: something else ran beside the dispatch while it was counted, so its values were left out.
+    /// 1: something else ran alongside the dispatch while it was counted, so its values were left out.
     pub const SHARED: &str = "Shared";
     /// What every dispatch has, without counters.
     pub const OF_DISPATCH: [&str; 10] = around_sizes(&[DISPATCH, GPU], &[WAVE]);
@@ -292,7 +292,7 @@ pub struct Frame {
     /// For each row, the number of its class. Dispatches of one class may be compared: they ran the
     /// same kernel on the same GPU with the same grid, workgroup and size of LDS.
     pub class: Vec<u32>,
-    /// The earliest begin in nanoseconds; times in `columns` count from it.
+    /// The earliest start in nanoseconds; times in `columns` count from it.
     pub origin: i64,
     /// How many dispatches each row stands for. Empty: each row stands for one.
     weights: Vec<f64>,

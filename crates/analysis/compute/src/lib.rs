@@ -82,7 +82,7 @@ fn obey(words: Vec<OsString>) -> u8 {
         match level(&word.to_string_lossy()) {
             Some(level) => console.level = level,
             None => console.warning(&format!(
-                "{LEVEL}={} has no effect: known are ERROR, INFO, DEBUG and TRACE",
+                "{LEVEL}={} has no effect: use ERROR, INFO, DEBUG or TRACE",
                 word.to_string_lossy()
             )),
         }
@@ -121,7 +121,7 @@ fn check_lists(matches: &ArgMatches) -> Result<(), Failure> {
     match lists.iter().find(|name| given(name)) {
         Some(name) => Err(
             Failure::new(Kind::Usage, format!("Cannot use --{name} with --blocks"))
-                .hint("the list has all blocks: leave -b out"),
+                .hint("the list has all blocks: omit -b"),
         ),
         None => Ok(()),
     }

@@ -32,11 +32,16 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
             return Ok(None);
         };
         let number = word.parse().ok().filter(|number| *number > 0);
-        let wrong = || Failure::new(Kind::Usage, format!("--{name} {word} is no number above 0"));
+        let wrong = || {
+            Failure::new(
+                Kind::Usage,
+                format!("--{name} {word} is not a positive number"),
+            )
+        };
         number.ok_or_else(wrong).map(Some)
     };
     let Some(pid) = number("attach-pid")? else {
-        return Err(Failure::new(Kind::Usage, "no process is named")
+        return Err(Failure::new(Kind::Usage, "no process given")
             .hint("--attach-pid PID; `midair ps` lists processes that use a GPU"));
     };
     let duration = number("attach-duration-msec")?;
@@ -46,7 +51,10 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let blocks = profile::chosen_or(matches, &machine, DEFAULT, console)?;
     let plan = plan::plan(machine.architecture, &blocks, profile::NUMBERS)?;
     let failed = |error: std::io::Error| {
-        Failure::new(Kind::Output, format!("no temporary directory: {error}"))
+        Failure::new(
+            Kind::Output,
+            format!("cannot create a temporary directory: {error}"),
+        )
     };
     let temporary = tempfile::Builder::new()
         .prefix("rocprof-compute-live-")
@@ -88,7 +96,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         escape: 0,
     };
     if !view.is_screen && duration.is_none() {
-        console.note("no terminal: tables are printed one below the other; Ctrl-C detaches, or --attach-duration-msec");
+        console.note("no terminal: tables are printed one below the other; Ctrl-C detaches, or set --attach-duration-msec");
     }
     let code = collection.run(console, &mut view);
     drop(screen);
@@ -148,12 +156,12 @@ impl View<'_> {
     fn heading(&self) -> String {
         let seconds = self.began.elapsed().as_secs_f64();
         let Some(report) = &self.report else {
-            return format!("{}  {seconds:.0} s  nothing counted yet", self.name);
+            return format!("{}  {seconds:.0} s  no counter values yet", self.name);
         };
         let frame = &self.watch.workload().frame;
         let sureness = Sureness::of(report);
         format!(
-            "{}  {seconds:.0} s  {}  coverage {:.1} %  least sure: {} ± {:.1} %",
+            "{}  {seconds:.0} s  {}  coverage {:.1} %  widest interval: {} ± {:.1} %",
             self.name,
             midair_failure::plain::counted(report.rows.dispatches(frame), "dispatch", "dispatches"),
             100.0 * sureness.coverage,

@@ -61,8 +61,10 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
     }
     let only = given(matches, "roofline-bench-only");
     if only && (attaches || !program.is_empty()) {
-        return Err(usage("--roofline-bench-only measures the GPU alone")
-            .hint("--roofline counts a process as well"));
+        return Err(usage(
+            "--roofline-bench-only measures only the GPU, and takes no process or program",
+        )
+        .hint("use --roofline to count a process as well"));
     }
     if !attaches && program.is_empty() && !only {
         return Err(usage(
@@ -72,33 +74,33 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
     }
     if attaches && !program.is_empty() {
         return Err(usage(
-            "--attach-pid profiles a running process; a program is given as well",
+            "--attach-pid cannot be combined with a program to start",
         ));
     }
     if given(matches, "attach-duration-msec") && !attaches {
-        return Err(usage("--attach-duration-msec is for --attach-pid"));
+        return Err(usage("--attach-duration-msec requires --attach-pid"));
     }
     for name in ["attach-pid", "attach-duration-msec"] {
         if let Some(word) = text(matches, name)
             && word.parse::<u64>().is_err()
         {
-            return Err(usage(format!("--{name} {word} is no number")));
+            return Err(usage(format!("--{name} {word} is not a number")));
         }
     }
     if given(matches, "iteration-multiplexing") {
         return Err(usage(
-            "--iteration-multiplexing is not needed: groups of counters take turns by themselves",
+            "--iteration-multiplexing is not needed: midair always multiplexes groups of counters",
         )
-        .hint("leave it out; any number of blocks fits into one attach"));
+        .hint("omit it; any number of blocks fits in one attach"));
     }
     if given(matches, "no-roof") && measures(matches) {
-        return Err(usage("--no-roof and --roofline exclude each other"));
+        return Err(usage("--no-roof and --roofline are mutually exclusive"));
     }
     if given(matches, "target-error") {
         target_error(matches)?;
         if !attaches {
-            return Err(usage("--target-error is for --attach-pid")
-                .hint("in a program that is started, every dispatch is counted"));
+            return Err(usage("--target-error requires --attach-pid")
+                .hint("in a started program, every dispatch is counted"));
         }
     }
     Ok(())
@@ -117,7 +119,9 @@ fn target_error(matches: &ArgMatches) -> Result<Option<f64>, Failure> {
     let percent = word.trim_end_matches('%').parse::<f64>().ok();
     match percent.filter(|percent| percent.is_finite() && *percent > 0.0) {
         Some(percent) => Ok(Some(percent)),
-        None => Err(usage(format!("--target-error {word} is no number above 0"))),
+        None => Err(usage(format!(
+            "--target-error {word} is not a positive number"
+        ))),
     }
 }
 
@@ -282,7 +286,7 @@ fn chosen(matches: &ArgMatches, machine: &Machine, console: &Console) -> Result<
         let Some(set) = sets.iter().find(|set| set.name == name) else {
             let known: Vec<&str> = sets.iter().map(|set| set.name).collect();
             return Err(usage(format!(
-                "there is no set {name} for {}",
+                "{} has no metric set {name}",
                 machine.architecture.name
             ))
             .hint(format!("known are {}", known.join(", "))));
@@ -338,7 +342,9 @@ fn directory(
     } else {
         let name = name.unwrap_or_default();
         if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-            return Err(usage(format!("--name {name} is no name for a directory")));
+            return Err(usage(format!(
+                "--name {name} is not a valid directory name"
+            )));
         }
         let base = match matches.get_one::<PathBuf>("path") {
             Some(path) => keys_of(path),
@@ -386,10 +392,13 @@ fn prepare(directory: &Path, overwrite: bool, another: &str) -> Result<Directory
     if some && !overwrite && !write::is_without_results(directory) {
         return Err(Failure::new(
             Kind::Output,
-            format!("{} has results of an earlier profile", directory.display()),
+            format!(
+                "{} already has the results of a profile",
+                directory.display()
+            ),
         )
         .hint(format!(
-            "add --overwrite to replace them, or keep them with another name: {another}"
+            "add --overwrite to replace them, or write to another directory: {another}"
         )));
     }
     if some {

@@ -186,7 +186,7 @@ impl<'a> Program<'a> {
             Expression::Name(name) => return Ok(self.column(name, row, lacks)),
             Expression::Channel(name) => {
                 let Some(channel) = row.channel else {
-                    return Err(wrong("a channel is asked for outside a table of channels"));
+                    return Err(wrong("a channel is used outside a channel table"));
                 };
                 return Ok(self.column(&format!("{name}[{channel}]"), row, lacks));
             }
@@ -196,14 +196,14 @@ impl<'a> Program<'a> {
                 let a = self.compile(a, row, lacks)?;
                 Node::Both(*how, a, self.compile(b, row, lacks)?)
             }
-            Expression::Compare(..) => return Err(wrong("a comparison is no value")),
+            Expression::Compare(..) => return Err(wrong("a comparison is not a value")),
             Expression::If {
                 then,
                 condition,
                 otherwise,
             } => {
                 let Expression::Compare(a, how, b) = &**condition else {
-                    return Err(wrong("the condition is no comparison"));
+                    return Err(wrong("the condition is not a comparison"));
                 };
                 let a = self.compile(a, row, lacks)?;
                 let b = self.compile(b, row, lacks)?;
@@ -242,7 +242,7 @@ impl<'a> Program<'a> {
             (Function::Round, [x, digits]) => Node::Round(*x, self.literal(*digits)? as i32),
             (Function::Mod, [a, b]) => Node::Rest(*a, *b),
             (Function::NoiseClamp, [difference, _]) => Node::Clamp(*difference),
-            _ => return Err(wrong("a function has too many values, or too few")),
+            _ => return Err(wrong("a function has too many or too few arguments")),
         };
         Ok(self.add(node))
     }
@@ -260,7 +260,7 @@ impl<'a> Program<'a> {
     fn literal(&self, id: Id) -> Result<f64, Malformed> {
         match self.node(id) {
             Node::Number(bits) => Ok(f64::from_bits(bits)),
-            _ => Err(wrong("a number must be written out here")),
+            _ => Err(wrong("expected a literal number")),
         }
     }
 
@@ -312,7 +312,7 @@ impl<'a> Program<'a> {
                 .iter()
                 .find(|(word, _)| *word == unit);
             let Some((_, text)) = found else {
-                return Err(wrong("the unit of normalization is not known"));
+                return Err(wrong("unknown normalization unit"));
             };
             return self.take(text, row, lacks);
         }

@@ -123,7 +123,7 @@ impl Workload {
             if system.is_empty() {
                 system = read.system();
                 notes.push(format!(
-                    "{} has no sysinfo.csv: what is known about the GPU is from the database",
+                    "{} has no sysinfo.csv: the GPU's properties come from the database",
                     path.display()
                 ));
             }
@@ -172,7 +172,7 @@ impl Workload {
             None => Profiling::default(),
         };
         // Our directory: metrics have the numbers that users know, and the formulas allow counters
-        // to take turns.
+        // to be multiplexed.
         let own = profiling.all.contains_key(OWN);
         let numbers = if own { Form::Means } else { form };
         let form = if own { Form::Sums } else { form };
@@ -251,10 +251,7 @@ fn gpu(
                 "{}: sysinfo.csv does not name the architecture",
                 path.display()
             ),
-            gpu => format!(
-                "{}: there are no tables for the architecture {gpu}",
-                path.display()
-            ),
+            gpu => format!("{}: no tables exist for architecture {gpu}", path.display()),
         })
         .hint(format!("known are {}", known.join(", "))));
     };
@@ -302,10 +299,10 @@ fn is_long(file: &Path) -> bool {
 /// Returns the refusal of a process that used CUDA, which has no panels.
 fn of_cuda(path: &Path, gpu: &str) -> Failure {
     unusable(format!(
-        "{} is of a CUDA process on {gpu}: panels are made of AMD's counters",
+        "{} has a CUDA process on {gpu}: panels need AMD counters",
         path.display()
     ))
-    .hint("`midair attach` shows such a process's kernels, copies and waits; their times are in its files")
+    .hint("use `midair attach` to record the kernels, copies and waits of a CUDA process")
 }
 
 /// Returns the GPU's name if the files are results of a CUDA process: the list of its GPUs names
@@ -337,7 +334,7 @@ fn nothing_in(path: &Path, found: &[PathBuf]) -> Failure {
             .any(|name| files::is_file(&file.join(name)))
     });
     let failure = unusable(format!(
-        "{} is no workload directory: it has neither pmc_perf.csv nor a database",
+        "{} is not a workload directory: it has neither pmc_perf.csv nor a database",
         path.display()
     ));
     match deeper {

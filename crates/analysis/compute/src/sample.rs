@@ -1,6 +1,6 @@
 //! Which dispatches tell about a metric, and how many dispatches each of them stands for.
 //!
-//! Where counters take turns, a metric has values only in dispatches that had all of its counters
+//! If counters are multiplexed, a metric has values only in dispatches that had all of its counters
 //! in one window. In each class of dispatches (`Frame::class`) these are a random sample. So each
 //! of them stands for as many dispatches as the class has per window. A class without a window is
 //! left out, which the coverage shows. Errors come from the sample itself: it is cut into groups,
@@ -164,7 +164,7 @@ impl Strata {
         }
         let mut group = vec![0_u8; rows.len()];
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        // Classes with few rows should not all begin with the same group.
+        // Classes with few rows should not all start with the same group.
         let mut next = 0;
         for (class, places) in of_class.iter_mut().enumerate() {
             for last in (1..places.len()).rev() {

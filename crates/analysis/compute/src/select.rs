@@ -80,9 +80,9 @@ impl Blocks {
             let Some(id) = parts(alias.map_or(word, |(_, id)| id)) else {
                 return Err(Failure::new(
                     Kind::Usage,
-                    format!("{word} is neither the number of a block nor its name"),
+                    format!("{word} is neither a block number nor a block name"),
                 )
-                .hint(format!("--list-blocks {} has both", architecture.name)));
+                .hint(format!("--list-blocks {} lists both", architecture.name)));
             };
             let one = Blocks {
                 ids: vec![id.clone()],
@@ -109,7 +109,7 @@ impl Blocks {
         }
         if ids.is_empty() && words.iter().any(|word| !word.trim().is_empty()) {
             return Err(
-                Failure::new(Kind::Usage, "none of the chosen blocks is there")
+                Failure::new(Kind::Usage, "none of the selected blocks exists")
                     .hint(format!("--list-metrics {} lists all", architecture.name)),
             );
         }
@@ -274,15 +274,16 @@ impl Dispatches {
         if self.kernels.is_empty() && self.dispatches.is_empty() && self.gpus.is_empty() {
             return Ok(everything);
         }
-        let usage =
-            |what: String| Failure::new(Kind::Usage, what).hint("--list-stats lists what is there");
+        let usage = |what: String| {
+            Failure::new(Kind::Usage, what).hint("--list-stats lists kernels and dispatches")
+        };
         let mut kernels = BTreeSet::new();
         if !self.kernels.is_empty() {
             let times = kernel_times(frame, &everything);
             for place in &self.kernels {
                 let Some(time) = times.get(*place as usize) else {
                     return Err(usage(format!(
-                        "-k {place}: the kernels are numbered from 0, and there are {}",
+                        "-k {place} is out of range: there are {} kernels, numbered from 0",
                         times.len()
                     )));
                 };
@@ -302,7 +303,7 @@ impl Dispatches {
             }
             let number: u64 = number
                 .parse()
-                .map_err(|_| usage(format!("-d {word} is no number of a dispatch")))?;
+                .map_err(|_| usage(format!("-d {word} is not a dispatch number")))?;
             if is_above {
                 above = Some(above.unwrap_or(number).min(number));
             } else {
@@ -314,7 +315,7 @@ impl Dispatches {
             let gpu: u64 = word
                 .trim()
                 .parse()
-                .map_err(|_| usage(format!("--gpu-id {word} is no number of a GPU")))?;
+                .map_err(|_| usage(format!("--gpu-id {word} is not a GPU number")))?;
             gpus.insert(gpu);
         }
         let whole = |column: Option<&crate::frame::Column>, row: usize| {
@@ -335,9 +336,7 @@ impl Dispatches {
             }
         }
         if rows.is_empty() {
-            return Err(usage(
-                "no dispatch is left after -k, -d and --gpu-id".to_owned(),
-            ));
+            return Err(usage("-k, -d and --gpu-id select no dispatch".to_owned()));
         }
         Ok(Rows::Some(rows))
     }

@@ -180,7 +180,7 @@ fn kernels_dispatches_and_gpus_are_chosen() {
     assert!(errors.contains("there are 2\n"), "{errors}");
     let (code, errors) = refused(&["analyze", "-p", text(&dir), "--gpu-id", "7"]);
     assert_eq!(
-        (code, errors.contains("no dispatch is left")),
+        (code, errors.contains("select no dispatch")),
         (2, true),
         "{errors}"
     );
@@ -224,7 +224,7 @@ fn directories_are_compared_with_the_first() {
 #[test]
 fn counters_that_took_turns_have_intervals_and_are_never_copied() {
     let temporary = tempfile::tempdir().unwrap();
-    // Two counter groups take turns; every third dispatch has neither.
+    // Two counter groups are multiplexed; every third dispatch has neither.
     let mut dispatches = Vec::new();
     for round in 0..40_u64 {
         let (a, b) = (1000 + round % 7, 500 + round % 5);
@@ -282,7 +282,10 @@ fn counters_that_took_turns_have_intervals_and_are_never_copied() {
     let ratio = row(&all, "7.2.2");
     assert_eq!(ratio[2], "0.50", "{all}");
     assert_eq!(ratio[3..5], ["N/A", "N/A"]);
-    assert!(all.contains("never counted in one dispatch"), "{all}");
+    assert!(
+        all.contains("no dispatch has values of all its counters"),
+        "{all}"
+    );
     let means = shown(&[
         "analyze",
         "-p",
@@ -466,7 +469,7 @@ fn a_page_stands_alone_and_obeys_no_kernels_name() {
     assert_eq!(page.matches("<script>").count(), 1);
     assert!(page.contains("class=\"filter\""));
     assert!(page.contains("VALU Utilization") && page.contains("class=\"part\""));
-    assert!(page.contains("by the specification, not measured"));
+    assert!(page.contains("from the specification, not measured"));
     assert!(page.contains("title=\"not collected: "), "{page}");
 }
 
@@ -568,7 +571,7 @@ fn amds_rocpd_database_is_read() {
     fs::write(&file, &bytes[..bytes.len() / 3]).unwrap();
     let (code, errors) = refused(&["analyze", "-p", text(temporary.path())]);
     assert_eq!(code, 40, "{errors}");
-    assert!(errors.contains("half written"), "{errors}");
+    assert!(errors.contains("incomplete"), "{errors}");
 }
 
 #[test]
@@ -594,11 +597,10 @@ fn results_of_a_cuda_process_are_told_as_such() {
         let (code, errors) = refused(&["analyze", "-p", text(dir)]);
         assert_eq!(code, 40, "{errors}");
         assert!(
-            errors
-                .contains("is of a CUDA process on NVIDIA H200: panels are made of AMD's counters"),
+            errors.contains("has a CUDA process on NVIDIA H200: panels need AMD counters"),
             "{errors}"
         );
-        assert!(errors.contains("`midair attach` shows"), "{errors}");
+        assert!(errors.contains("use `midair attach`"), "{errors}");
     }
 }
 
@@ -646,7 +648,7 @@ fn passes_of_several_processes_lie_beside_each_other() {
         let column = frame.named(name).unwrap();
         (0..frame.rows).map(|row| column.get(row)).collect()
     };
-    // In the order in which they began.
+    // In the order in which they started.
     assert_eq!(column("SQ_WAVES"), [8.0, 4.0, 12.0, 6.0]);
     assert_eq!(column("SQ_INSTS"), [80.0, 40.0, 120.0, 60.0]);
 }
@@ -663,7 +665,7 @@ fn bad_input_gets_a_sentence_and_a_code() {
     };
     input(&at("nowhere"), "No such file");
     fs::create_dir(at("empty")).unwrap();
-    input(&at("empty"), "is no workload directory");
+    input(&at("empty"), "is not a workload directory");
     let dir = whole();
     fs::remove_file(dir.join("sysinfo.csv")).unwrap();
     input(&dir, "has no sysinfo.csv");
@@ -672,7 +674,7 @@ fn bad_input_gets_a_sentence_and_a_code() {
     input(&dir, "gfx1234");
     let dir = whole();
     fs::write(dir.join("sysinfo.csv"), "a,b\n1\n").unwrap();
-    input(&dir, "no complete line");
+    input(&dir, "no complete data line");
     let dir = whole();
     let lines = fs::read_to_string(dir.join("pmc_perf.csv")).unwrap();
     fs::write(dir.join("pmc_perf.csv"), &lines[..lines.len() - 30]).unwrap();
@@ -707,23 +709,23 @@ fn bad_input_gets_a_sentence_and_a_code() {
         "7.2.0",
     ]);
     assert_eq!(row(&all, "7.2.2")[2], "N/A");
-    assert!(all.contains("what it is divided by is zero"), "{all}");
+    assert!(all.contains("its divisor is zero"), "{all}");
     assert_eq!(row(&all, "7.2.0")[2], "0.00");
 
     for (words, what) in [
-        (&["analyze"][..], "no workload directory is named"),
+        (&["analyze"][..], "no workload directory given"),
         (
             &["analyze", "-p", text(&dir), "-b", "nonsense"],
             "nonsense is neither",
         ),
         (
             &["analyze", "-p", text(&dir), "-b", "99"],
-            "none of the chosen blocks",
+            "none of the selected blocks",
         ),
         (&["analyze", "-p", text(&dir), "-n", "per_day"], "per_day"),
         (
             &["analyze", "-p", text(&dir), "-d", "x"],
-            "is no number of a dispatch",
+            "is not a dispatch number",
         ),
         (&["analyse"], "analyse"),
         (&["--list-metrics", "gfx1"], "gfx1"),

@@ -1,4 +1,4 @@
-//! Where counters take turns, the interval contains the value over all dispatches in 93 to 97 of
+//! If counters are multiplexed, the interval contains the value over all dispatches in 93 to 97 of
 //! 100 cases.
 #![allow(clippy::unwrap_used)]
 

@@ -35,7 +35,7 @@ fn counted() -> String {
     text
 }
 
-/// Writes a directory with a machine, and with a script that collects until it is told to stop and
+/// Writes a directory with a machine, and with a script that collects until it is asked to stop and
 /// then runs these lines.
 fn stage(here: &Path, behind: &str) -> PathBuf {
     let node = here.join("topology/nodes/0");
@@ -262,14 +262,14 @@ fn wrong_words_of_live_are_refused() {
     let here = temporary.path();
     stage(here, "");
     for (words, what) in [
-        (&["live"][..], "no process is named"),
+        (&["live"][..], "no process given"),
         (
             &["live", "--attach-pid", "x"],
-            "--attach-pid x is no number",
+            "--attach-pid x is not a number",
         ),
         (
             &["live", "--attach-pid", "7", "--interval-msec", "0"],
-            "--interval-msec 0 is no number above 0",
+            "--interval-msec 0 is not a positive number",
         ),
         (
             &[

@@ -21,7 +21,7 @@ const DISPATCHES: [(&str, u32, u64); 3] = [
     ("\"vadd(float*, int)\"", 4, 9000),
 ];
 
-/// Returns the lines of a pass that begins at this time, in which each dispatch takes so much
+/// Returns the lines of a pass that starts at this time, in which each dispatch takes so much
 /// longer. Each counter has its factor times the dispatch's number plus one.
 fn pass(start: u64, longer: u64, counters: &[(String, u64)]) -> String {
     let mut text = String::new();
@@ -153,7 +153,7 @@ fn files_that_are_not_understood_are_refused() {
     let again = pass(2_000_000, 0, &counters);
     refused(
         &(long.clone() + &again),
-        "has all counters of dispatches twice",
+        "has each dispatch's counters twice",
     );
     refused(
         &long.replace(",Counter_Value", ",Value"),
@@ -178,13 +178,13 @@ fn files_that_are_not_understood_are_refused() {
     );
     refused(
         &long.replacen("4,0,", "gpu,0,", 1),
-        "line 2: no number of a GPU: gpu",
+        "line 2: not a GPU number: gpu",
     );
     refused(HEAD, "no dispatch");
 
     // Long files in other words, and lines that are not of one dispatch each.
     let other = long.replace("Counter_Name,Counter_Value", "Metric,Amount");
-    refused(&other, "line 2: Metric is no number: SQ_WAVES");
+    refused(&other, "line 2: Metric is not a number: SQ_WAVES");
     let wide = HEAD.replace("Counter_Name,Counter_Value", "SQ_WAVES");
     let line = "4,0,65536,256,0,0,8,0,16,vadd,1000,2000,1,";
     refused(
@@ -192,15 +192,15 @@ fn files_that_are_not_understood_are_refused() {
             "{wide}{line}4\n{}5\n",
             line.replace("1000,2000", "3000,4000")
         ),
-        "has more than one line for the dispatch 0",
+        "has several lines for dispatch 0",
     );
     refused(
         &format!("{wide}{line}x\n"),
-        "line 2: SQ_WAVES is no number: x",
+        "line 2: SQ_WAVES is not a number: x",
     );
     refused(
         &format!("{wide}{}4\n", line.replacen("4,", "MI300X,", 1)),
-        "line 2: GPU_ID is no number: MI300X",
+        "line 2: GPU_ID is not a number: MI300X",
     );
     // Several processes number their dispatches by themselves; a clock that went back is no
     // duration; and names of devices, queues and hosts are no counters.

@@ -227,10 +227,13 @@ fn the_directory_is_written_and_the_collector_is_asked_for_the_counters() {
     let again = profile(here, script, &words);
     assert_eq!(again.status.code(), Some(33));
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(said.contains("has results of an earlier profile"), "{said}");
+    assert!(
+        said.contains("already has the results of a profile"),
+        "{said}"
+    );
     // The refusal has the words that help, ready to be typed.
     assert!(
-        said.contains("add --overwrite to replace them, or keep them with another name: -n vadd-$(date +%F-%H%M%S)"),
+        said.contains("add --overwrite to replace them, or write to another directory: -n vadd-$(date +%F-%H%M%S)"),
         "{said}"
     );
     let there = [
@@ -262,17 +265,17 @@ fn what_cannot_be_is_refused_by_name() {
         (
             &["-n", "x", "--attach-pid", "1", "--", "app"],
             2,
-            "a program is given as well",
+            "cannot be combined with a program",
         ),
         (
             &["-n", "x", "--attach-pid", "one"],
             2,
-            "--attach-pid one is no number",
+            "--attach-pid one is not a number",
         ),
         (
             &["-n", "x", "--attach-duration-msec", "5", "--", "app"],
             2,
-            "is for --attach-pid",
+            "requires --attach-pid",
         ),
         (
             &[
@@ -291,17 +294,17 @@ fn what_cannot_be_is_refused_by_name() {
         (
             &["-n", "x", "--attach-pid", "1", "--set", "nonsense"],
             2,
-            "there is no set nonsense",
+            "has no metric set nonsense",
         ),
         (
             &["-n", "x", "--attach-pid", "1", "-b", "nonsense"],
             2,
-            "neither the number of a block",
+            "neither a block number",
         ),
         (
             &["-n", "../x", "--attach-pid", "1"],
             2,
-            "no name for a directory",
+            "not a valid directory name",
         ),
         (
             &["-n", "x", "--attach-pid", "1", "--iteration-multiplexing"],
@@ -321,7 +324,7 @@ fn what_cannot_be_is_refused_by_name() {
         (
             &["-n", "x", "--attach-pid", "1", "--roofline-bench-only"],
             2,
-            "measures the GPU alone",
+            "measures only the GPU",
         ),
         (
             &["-n", "x", "--attach-pid", "1", "--pc-sampling"],
@@ -348,12 +351,12 @@ fn what_cannot_be_is_refused_by_name() {
         (
             &["-n", "x", "--attach-pid", "1", "--target-error", "much"],
             2,
-            "--target-error much is no number",
+            "--target-error much is not a number",
         ),
         (
             &["-n", "x", "--target-error", "1", "--", "app"],
             2,
-            "--target-error is for --attach-pid",
+            "--target-error requires --attach-pid",
         ),
     ] {
         let output = profile(temporary.path(), "exit 0", words);
@@ -432,7 +435,7 @@ fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
     fs::remove_file(dir.join("roofline.csv")).unwrap();
     let text = shown(&dir);
     assert!(
-        text.contains("Peak, by the specification, not measured"),
+        text.contains("Peak, from the specification, not measured"),
         "{text}"
     );
     // 1300 MHz, 32 bytes and 128 channels.
@@ -455,7 +458,7 @@ fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
 fn the_roofline_has_what_it_needs() {
     for (name, most) in [("gfx90a", 3), ("gfx942", 4), ("gfx950", 4)] {
         let architecture = Architecture::named(name).unwrap();
-        // All levels of memory, of which those beside the GPU's memory need further counters.
+        // All levels of memory, of which those alongside the GPU's memory need further counters.
         let all = blocks(architecture, &["4"]);
         let whole = plan(architecture, &all, Form::Means).unwrap();
         let counters = sorted(&whole.groups);

@@ -131,7 +131,7 @@ impl Definitions {
                 }
             }
         } else {
-            return shape("there is no 'rocprofiler-sdk' with 'counters'");
+            return shape("no 'rocprofiler-sdk' with 'counters' found");
         }
         if counters.len() > MOST_COUNTERS {
             return Err(Unreadable::Size);
@@ -152,7 +152,7 @@ impl Definitions {
         expression: &str,
     ) -> Result<(), Unreadable> {
         if !is_name(name) {
-            return shape(format!("'{name}' is no name for a counter"));
+            return shape(format!("'{name}' is not a valid counter name"));
         }
         self.counters.push(Added {
             name: name.to_owned(),
@@ -183,7 +183,7 @@ fn added(
     node: &Node,
 ) -> Result<Added, Unreadable> {
     if !is_name(name) {
-        return shape(format!("'{name}' is no name for a counter"));
+        return shape(format!("'{name}' is not a valid counter name"));
     }
     // Older files have a description in each definition of a counter.
     let description = node.text("description").unwrap_or(description);
@@ -201,7 +201,7 @@ fn added(
                 None => event.parse(),
             };
             let Ok(event) = number else {
-                return shape(format!("{name}: '{event}' is no number of an event"));
+                return shape(format!("{name}: '{event}' is not an event number"));
             };
             What::Basic {
                 block: block.to_owned(),
@@ -475,11 +475,11 @@ rocprofiler-sdk:
         assert!(refused("expression: reduce(SQ_WAVE,sum)").contains("near it are SQ_WAVES"));
         assert_eq!(
             refused("expression: 1+A"),
-            "the definition of A needs itself"
+            "the definition of A is recursive"
         );
         assert!(refused("expression: reduce(SQ_WAVES").contains("expected at character"));
         let block = "block: NONE\n      event: 3";
-        assert_eq!(refused(block), "A is of block NONE, which gfx942 has not");
+        assert_eq!(refused(block), "A needs block NONE, which gfx942 lacks");
         let two = one("expression: B+1")
             + "  - name: B\n    definitions:\n    - architectures: [gfx942]\n      expression: A\n";
         assert!(matches!(with(&two), Err(Error::Circle(_))));
@@ -494,10 +494,16 @@ rocprofiler-sdk:
         );
         assert_eq!(
             refused(&one("block: SQ\n      event: x")),
-            "A: 'x' is no number of an event"
+            "A: 'x' is not an event number"
         );
-        assert!(refused(&one("x: 1").replace("name: A", "name: A-B")).contains("no name for"));
-        assert!(refused(&one("x: 1").replace("name: A", "name: 1A")).contains("no name for"));
+        assert!(
+            refused(&one("x: 1").replace("name: A", "name: A-B"))
+                .contains("not a valid counter name")
+        );
+        assert!(
+            refused(&one("x: 1").replace("name: A", "name: 1A"))
+                .contains("not a valid counter name")
+        );
         assert!(refused(&one("x: 1").replace("name: A", "other: A")).contains("has no name"));
         assert!(refused("rocprofiler-sdk:\n  other: 1\n").contains("no list 'counters'"));
         assert!(refused("rocprofiler-sdk:\n  counters:\n  - name: A\n").contains("'definitions'"));
@@ -505,7 +511,7 @@ rocprofiler-sdk:
         assert!(refused("- 1\n").contains("no 'rocprofiler-sdk'"));
         assert_eq!(
             refused("a: b\n c: d\n"),
-            "line 2: a key where a text goes on"
+            "line 2: a key inside a continued text"
         );
         assert_eq!(
             Definitions::read(&" ".repeat(MOST_BYTES + 1)),

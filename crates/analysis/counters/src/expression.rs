@@ -82,7 +82,7 @@ pub enum Accumulate {
 /// Why a definition could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// The place, in bytes from the beginning.
+    /// The place, in bytes from the start.
     pub at: usize,
     /// What was expected there.
     pub expected: &'static str,

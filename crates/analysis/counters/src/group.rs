@@ -147,9 +147,9 @@ fn refer(
     Ok(())
 }
 
-/// Returns groups that take turns. A given group that fits into a pass stays as it is; one that
+/// Returns groups to multiplex. A given group that fits into a pass stays as it is; one that
 /// does not is split, costly counters apart from others. Each group gets `clock` if it has room for
-/// it: it tells whether somebody else has started the counters anew. Where there are several
+/// it: it shows whether another profiler has restarted the counters. Where there are several
 /// groups, each also gets those of `references` that it has room for. A counter of these that the
 /// architecture does not have is left out.
 ///
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_accumulated_event_takes_two_counters() {
-        // SQ has eight counters: six plain events fit beside one that is accumulated, and a seventh
+        // SQ has eight counters: six plain events fit next to one that is accumulated, and a seventh
         // does not.
         let plain = [
             "SQ_WAVES",

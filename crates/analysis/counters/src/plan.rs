@@ -91,7 +91,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Gpu(name) => write!(f, "the counters of {name} are not known"),
+            Error::Gpu(name) => write!(f, "the counters of {name} are unknown"),
             Error::Unknown {
                 name,
                 architecture,
@@ -109,10 +109,10 @@ impl fmt::Display for Error {
                 there,
             } => write!(
                 f,
-                "these counters need {needed} counters of {block}, which counts {there} at once"
+                "these counters need {needed} counters of {block}, which has {there}"
             ),
             Error::Definition { name, what } => write!(f, "the definition of {name}: {what}"),
-            Error::Circle(name) => write!(f, "the definition of {name} needs itself"),
+            Error::Circle(name) => write!(f, "the definition of {name} is recursive"),
             Error::Accumulated(name) => {
                 write!(f, "{name} cannot be accumulated: only counters of SQ can")
             }
@@ -120,10 +120,7 @@ impl fmt::Display for Error {
                 name,
                 block,
                 architecture,
-            } => write!(
-                f,
-                "{name} is of block {block}, which {architecture} has not"
-            ),
+            } => write!(f, "{name} needs block {block}, which {architecture} lacks"),
             Error::Full => f.write_str("too many different definitions of counters in one process"),
         }
     }

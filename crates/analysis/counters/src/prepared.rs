@@ -58,6 +58,6 @@ pub struct CounterPlan {
     /// held.
     pub locks: BTreeMap<u32, String>,
     /// By KFD node id, the other processes that had memory or queues on the agent when the session
-    /// began or ended. An agent for which this is not known is missing.
+    /// started or ended. An agent for which this is not known is missing.
     pub others: BTreeMap<u32, BTreeSet<u32>>,
 }

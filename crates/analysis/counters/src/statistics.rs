@@ -56,7 +56,7 @@ pub struct Class {
 /// A window that contains a single dispatch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
-    /// Which of the class's dispatches it was, from 0, in the order in which they began.
+    /// Which of the class's dispatches it was, from 0, in the order in which they started.
     pub ordinal: u64,
     /// How long the dispatch took, in nanoseconds.
     pub duration: u64,

@@ -73,10 +73,7 @@ impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unknown::Length => f.write_str("their length depends on an address"),
-            Unknown::Word(n) => write!(
-                f,
-                "word {n} depends on an address in a way that is not known"
-            ),
+            Unknown::Word(n) => write!(f, "word {n} depends on an address in an unknown way"),
         }
     }
 }

@@ -33,7 +33,7 @@ impl fmt::Display for NoValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoValue::Missing(name) => write!(f, "{name} was not counted"),
-            NoValue::Places => f.write_str("its counters are not counted at the same places"),
+            NoValue::Places => f.write_str("its counters have different dimensions"),
         }
     }
 }

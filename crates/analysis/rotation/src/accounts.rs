@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How many groups are told apart. Further ones share the last account.
+/// How many groups are distinguished. Further ones share the last account.
 pub(crate) const ACCOUNTS: usize = 64;
 /// How many windows may be open at once whose cost nobody knows yet: a single one can take longer
 /// than all windows of a second may.

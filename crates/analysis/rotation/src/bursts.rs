@@ -55,9 +55,9 @@ pub enum Turn {
 /// A period that is over. Times are nanoseconds of the caller's clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Period {
-    /// When it began.
+    /// When it started.
     pub from: u64,
-    /// When its burst began, just before the recording was switched on.
+    /// When its burst started, just before the recording was switched on.
     pub start: u64,
     /// When its burst ended, just after the recording was switched off.
     pub end: u64,
@@ -98,7 +98,7 @@ pub struct Bursts {
     end: u64,
     to: u64,
     stage: Turn,
-    /// Counts of launches when the period and its burst began, and when the burst ended.
+    /// Counts of launches when the period and its burst started, and when the burst ended.
     counts: [u64; 3],
     samples: VecDeque<Sample>,
     /// Records in bursts, and the nanoseconds of these bursts.
@@ -110,7 +110,7 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Begins with a period now. `percent` is what the application may lose of its speed.
+    /// Starts with a period now. `percent` is what the application may lose of its speed.
     /// `per_record` is used where launches are not counted between bursts.
     pub fn new(percent: u32, per_record: u64, seed: u64, now: u64, launches: u64) -> Bursts {
         let share = f64::from(percent.clamp(1, 100)) / 100.0;
@@ -146,7 +146,7 @@ impl Bursts {
         bursts
     }
 
-    /// Plans the period that begins now.
+    /// Plans the period that starts now.
     fn plan(&mut self, now: u64, launches: u64) {
         let (period, burst, room, gap) = match &self.switching {
             Some(switching) => {
@@ -194,17 +194,17 @@ impl Bursts {
         self.stage == Turn::End
     }
 
-    /// Returns when the current period and its burst began.
+    /// Returns when the current period and its burst started.
     pub fn began(&self) -> (u64, u64) {
         (self.from, self.start)
     }
 
     /// The recording was switched on. `now` and `launches` are from just before. Where switching takes
-    /// long, `now` is when recording began.
+    /// long, `now` is when recording started.
     pub fn begin(&mut self, now: u64, launches: u64) {
         let length = self.end.saturating_sub(self.start);
         self.start = now;
-        // A burst that begins late is as long as it was meant to be; the period grows if need be.
+        // A burst that starts late is as long as it was meant to be; the period grows if need be.
         self.end = now + length;
         self.to = self.to.max(self.end);
         let [_, start, _] = &mut self.counts;
@@ -224,7 +224,7 @@ impl Bursts {
         self.stage = Turn::Over;
     }
 
-    /// The period is over. The next one begins.
+    /// The period is over. The next one starts.
     pub fn over(&mut self, now: u64, launches: u64) -> Period {
         self.to = self.to.max(now);
         let [from, start, end] = self.counts;

@@ -1,6 +1,6 @@
 //! Decides whether the next dispatch has a window, and which counter group that window counts.
 //!
-//! When more counters are wanted than the hardware can count at once, they take turns: each window
+//! When more counters are wanted than the hardware can count at once, they are multiplexed: each window
 //! counts one *group*. The application's thread decides, after it has reserved a packet and before
 //! it writes the packet: without a lock, without allocating, in a bounded number of steps.
 //! Everything that takes longer is done by the worker thread, which writes its results into the
@@ -8,7 +8,7 @@
 //!
 //! * [`Rotation`] is that table, one for each agent. The application's threads call
 //!   [`Rotation::next_group`] and [`Rotation::saw`].
-//! * [`Scheduler`] is the worker thread's side. It is told of dispatches and windows, and renews
+//! * [`Scheduler`] is the worker thread's side. It is notified of dispatches and windows, and renews
 //!   the table.
 //! * [`Bursts`] is for recordings, not for counters: it decides when a recording is on that may cost
 //!   the application only a share of its speed.

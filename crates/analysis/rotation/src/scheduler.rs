@@ -183,7 +183,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Creates a scheduler for a table that begins at the same time ([`Rotation::begin`]) with the
+    /// Creates a scheduler for a table that starts at the same time ([`Rotation::begin`]) with the
     /// same numbers.
     pub fn new(groups: u32, percent: f64, now: u64) -> Scheduler {
         Scheduler {

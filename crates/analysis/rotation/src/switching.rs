@@ -6,14 +6,14 @@
 //! is paid for nothing.
 //!
 //! What switching takes is known only afterwards. If it took longer than was planned for, as the first
-//! time often does, a *rest* follows the period: no burst begins before the application has made up
+//! time often does, a *rest* follows the period: no burst starts before the application has made up
 //! for the last one. Rests belong to no period, so that the burst before one counts no more than others.
 
 use std::collections::VecDeque;
 
 /// The shortest period, in nanoseconds: the fewer turns, the better.
 const PERIOD: f64 = 1e9;
-/// No burst begins this soon after the begin of its period: the last one may just have ended.
+/// No burst starts this soon after the start of its period: the last one may just have ended.
 pub(crate) const GAP: f64 = 100e6;
 /// The shortest burst and the longest one, in nanoseconds. Where the share is large, a burst may be longer.
 const SHORTEST: f64 = 20e6;
@@ -95,8 +95,8 @@ impl Switching {
         assumed.min(self.worst)
     }
 
-    /// A period is over: when it began and ended, how long its burst was and how long switching took.
-    /// Returns when the next one may begin.
+    /// A period is over: when it started and ended, how long its burst was and how long switching took.
+    /// Returns when the next one may start.
     pub(crate) fn over(&mut self, from: u64, to: u64, burst: f64, switched: u64) -> u64 {
         let switched = switched as f64;
         if self.first.is_none() {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     struct Run {
-        /// The largest part of its speed that it lost from the begin to the end of any period and its rest.
+        /// The largest part of its speed that it lost from the start to the end of any period and its rest.
         lost: f64,
         periods: Vec<Period>,
     }

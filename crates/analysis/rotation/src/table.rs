@@ -18,9 +18,9 @@ pub const MAX_GROUPS: u32 = 1 << 16;
 const PACKED: usize = 4;
 /// How many slots may hold a class.
 const PROBES: usize = 8;
-/// How many histories are told apart. A power of two.
+/// The number of distinct histories. A power of two.
 const HISTORIES: usize = 2048;
-/// How many queues are told apart. A power of two.
+/// The number of distinct queues. A power of two.
 const QUEUES: usize = 64;
 /// How often a thread tries again when another thread took a turn in the meantime.
 const TRIES: u32 = 4;
@@ -159,7 +159,7 @@ impl Rotation {
         }
     }
 
-    /// Begins a session with this many groups (at most [`MAX_GROUPS`]), and forgets what was
+    /// Starts a session with this many groups (at most [`MAX_GROUPS`]), and forgets what was
     /// learned. `percent` is the share of elapsed time that windows may take. `now` is in
     /// nanoseconds of the clock that [`Rotation::next_group`] is given. With 0 groups it chooses
     /// none.

@@ -51,7 +51,7 @@ pub fn family_id(gfx_target_version: u32) -> u32 {
 }
 
 /// Returns the marketing name of a PCI device and revision, from the text of an `amdgpu.ids` file.
-/// Its lines are `DEVICE, REVISION, NAME` with hexadecimal numbers, and `#` begins a comment.
+/// Its lines are `DEVICE, REVISION, NAME` with hexadecimal numbers, and `#` starts a comment.
 pub fn marketing_name(ids: &str, device: u16, revision: u8) -> Option<String> {
     ids.lines()
         .filter(|line| !line.starts_with('#'))

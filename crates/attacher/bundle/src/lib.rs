@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each file is one LZ4 frame with a checksum. The index has a line for each file: its offset from the
-//! beginning of the program, its length in the program, its own length, whether it is to be run, its
+//! start of the program, its length in the program, its own length, whether it is to be run, its
 //! name. The trailer, the last [`TRAILER`] bytes, has [`MAGIC`], the index's offset and its length.
 //! The kernel maps what the ELF headers name, and so never reads any of this; `strip` cuts it off.
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 
-/// The beginning of a trailer. The number is the version of the layout.
+/// The start of a trailer. The number is the version of the layout.
 pub const MAGIC: [u8; 16] = *b"midair bundle 1\n";
 /// Bytes of a trailer.
 pub const TRAILER: usize = MAGIC.len() + 16;
@@ -102,7 +102,7 @@ impl Bundle {
     /// Returns what the running program carries, or none if it carries nothing.
     ///
     /// # Errors
-    /// The kernel's; invalid data for something that begins like a bundle and is none.
+    /// The kernel's; invalid data for something that starts like a bundle and is none.
     pub fn of_this_program() -> io::Result<Option<Bundle>> {
         // Its path is not used, since another file may lie there by now.
         Bundle::open(File::open("/proc/self/exe")?)
@@ -111,7 +111,7 @@ impl Bundle {
     /// Returns what this program carries, or none if it carries nothing.
     ///
     /// # Errors
-    /// The kernel's; invalid data for something that begins like a bundle and is none.
+    /// The kernel's; invalid data for something that starts like a bundle and is none.
     pub fn open(file: File) -> io::Result<Option<Bundle>> {
         let end = file.metadata()?.len();
         let Some(trailer_at) = end.checked_sub(TRAILER as u64) else {
@@ -131,7 +131,7 @@ impl Bundle {
         file.read_exact_at(&mut index, offset)?;
         let index = std::str::from_utf8(&index).map_err(|why| bad(why.to_string()))?;
         let entries = index.lines().map(|line| {
-            Entry::parse(line, offset).ok_or_else(|| bad(format!("{line:?} is no entry")))
+            Entry::parse(line, offset).ok_or_else(|| bad(format!("{line:?} is not an entry")))
         });
         let entries = entries.collect::<io::Result<_>>()?;
         Ok(Some(Bundle { file, entries }))
@@ -173,7 +173,7 @@ impl Bundle {
 }
 
 impl Entry {
-    /// Parses a line of an index that begins at `end`.
+    /// Parses a line of an index that starts at `end`.
     fn parse(line: &str, end: u64) -> Option<Entry> {
         let mut words = line.splitn(5, ' ');
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -202,7 +202,7 @@ fn number(bytes: &[u8]) -> u64 {
 fn bad(why: String) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("what is appended to this program is damaged: {why}"),
+        format!("the files appended to this program are damaged: {why}"),
     )
 }
 

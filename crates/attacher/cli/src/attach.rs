@@ -80,7 +80,7 @@ pub fn run(
 pub(crate) struct Special {
     /// The flight recorder.
     pub(crate) keeping: Option<Keeping>,
-    /// When to begin.
+    /// When to start.
     pub(crate) at: Option<At>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn run_with(
         report.note(&format!("waiting for {:.1} s", wait.as_secs_f64()));
         if let Some(signal) = signals.sleep(wait) {
             let what = format!(
-                "{} came before the time of --at, and nothing was attached to",
+                "received {} before the time of --at; nothing was attached",
                 signal.as_str()
             );
             return report.failure(&Failure::new(Kind::Nothing, what));
@@ -294,7 +294,7 @@ fn report_entry(entry: &Entry, whose: &Whose, report: &Report) {
     entry.notes.iter().for_each(|text| info(text));
     if entry.unusable_stops > 0 {
         info(&format!(
-            "before that, running threads were stopped {} times to find out where they were, for {} us together",
+            "before that, running threads were stopped {} times to inspect them, for {} us in total",
             entry.unusable_stops,
             entry.unusable_stop_time.as_micros()
         ));
@@ -323,7 +323,7 @@ pub(crate) fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) 
         }
         NoticeKind::Refused(failure) => {
             report.error(&format!(
-                "{label} is not attached: {} (exit code {})",
+                "cannot attach to {label}: {} (exit code {})",
                 failure.what,
                 failure.kind.exit_code()
             ));
@@ -332,15 +332,15 @@ pub(crate) fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) 
             }
         }
         NoticeKind::Ended(End::Exec) => report.note(&format!(
-            "{label} became another program; its session is over"
+            "{label} executed another program; its session has ended"
         )),
         NoticeKind::Ended(_) if named == Some(news.pid) => {}
         NoticeKind::Ended(end) => match runs_on(*end) {
-            Some(why) => report.note(&format!("{label} runs on; {why}")),
+            Some(why) => report.note(&format!("{label} keeps running; {why}")),
             None => report.note(&format!("{label} has ended")),
         },
         NoticeKind::Watched => report.note(&format!(
-            "{label} has no HIP, HSA or CUDA runtime yet, and is watched"
+            "{label} has no HIP, HSA or CUDA runtime yet; waiting for one"
         )),
     }
 }
@@ -353,9 +353,9 @@ fn first_failure(code: u8, next: u8) -> u8 {
 /// Returns why a session is over whose process runs on.
 pub(crate) fn runs_on(end: End) -> Option<&'static str> {
     match end {
-        End::Yielded => Some("another profiler came, and this session gave way to it"),
-        End::Lapsed => Some("this side was silent for too long, and its session is over"),
-        End::Full => Some("there is no room for more of its records, and its session is over"),
+        End::Yielded => Some("midair detached when another profiler started"),
+        End::Lapsed => Some("midair was unresponsive for too long, and the session ended"),
+        End::Full => Some("there is no space for more records, and the session ended"),
         End::Exited(_) | End::Signal(_) | End::Exec => None,
     }
 }
@@ -369,13 +369,10 @@ pub(crate) fn target_code(end: End, whose: &Whose, report: &Report) -> u8 {
         End::Signal(number) => {
             let name = Signal::try_from(number)
                 .map_or_else(|_| number.to_string(), |signal| signal.as_str().to_owned());
-            format!(
-                "the process was ended by signal {name}; what was recorded until then is written"
-            )
+            format!("the process was killed by signal {name}; the records so far are written")
         }
         End::Exec => {
-            "the process became another program by exec; what was recorded until then is written"
-                .to_owned()
+            "the process executed another program; the records so far are written".to_owned()
         }
     };
     report.failure(&whose.named_in(Failure::new(Kind::TargetKilled, why)))
@@ -420,7 +417,7 @@ fn wait_for_end(
         && !stdin.is_terminal()
         && began.elapsed() < Duration::from_secs(1)
     {
-        report.warning("standard input was at its end, which detaches; --until-signal, a duration or an open input would profile longer");
+        report.warning("standard input was at its end, so midair detached; to profile longer, use --until-signal, a duration or an open standard input");
     }
     ended
 }
@@ -459,7 +456,7 @@ pub fn environment() -> Result<Settings, Failure> {
             format!("the environment variable {} {}", bad.name, bad.wanted),
         )
         .hint(format!(
-            "remove the variable, or correct it: unset {}",
+            "correct the variable, or remove it: unset {}",
             bad.name
         ))
     })
@@ -486,7 +483,10 @@ pub fn report_settings(resolved: &Resolved, given: &Given, report: &Report) {
             .iter()
             .map(|long| format!("--{long}"))
             .collect();
-        report.info(&format!("not built yet and left out: {}", names.join(" ")));
+        report.info(&format!(
+            "skipped, since not built yet: {}",
+            names.join(" ")
+        ));
     }
     if matches!(
         given.text("log-level"),

@@ -296,7 +296,7 @@ fn usage(error: &clap::Error) -> Failure {
         return Failure::new(Kind::Usage, what)
             .hint(format!("{meant}one of: {}", known.join(", ")));
     }
-    // A process or a program that begins with a hyphen is hardly what was meant.
+    // A process or a program that starts with a hyphen is hardly what was meant.
     let tip = message
         .lines()
         .filter_map(|line| line.trim().strip_prefix("tip: "))

@@ -21,7 +21,7 @@ pub struct SessionEngine;
 impl Engine for SessionEngine {
     #[expect(
         clippy::disallowed_methods,
-        reason = "our own library, beside our own program"
+        reason = "our own library, next to our own program"
     )]
     fn library(&self) -> PathBuf {
         let installed = std::env::current_exe().ok().and_then(|exe| {

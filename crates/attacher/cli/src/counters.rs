@@ -29,23 +29,23 @@ const NO_SAMPLES: &str = "not built yet";
 /// The clap command.
 pub(crate) fn command() -> Command {
     Command::new("counters")
-        .about("List the hardware counters of this machine's GPUs, or of a GPU that is named")
+                .about("List the hardware counters of this machine's GPUs, or of a given architecture")
         .long_about(
-            "List the hardware counters of this machine's GPUs, or of a GPU that is named: for each its name, the block that counts it or the \
-             expression that it is computed by, and the dimensions of its values. Nothing is attached to, and AMD's libraries are not needed.",
+            "List the hardware counters of this machine's GPUs, or of a given architecture: name, hardware block or expression, \
+             and dimensions. This needs neither an attach nor AMD's libraries.",
         )
         .arg(
             Arg::new("arch")
                 .long("arch")
                 .value_name("NAME")
-                .help("Those of this architecture, such as gfx942, instead of the machine's"),
+                .help("List the counters of this architecture, such as gfx942"),
         )
         .arg(
             Arg::new("extra-counters")
                 .short('E')
                 .long("extra-counters")
                 .value_name("FILE")
-                .help("With the definitions in this file"),
+                .help("Add the counter definitions in this YAML file"),
         )
         .arg(json_argument())
 }
@@ -138,7 +138,7 @@ fn gpus(arch: Option<&str>, settings: &Settings) -> Result<Vec<Listed>, Failure>
     };
     if let Some(arch) = arch {
         let Some(architecture) = Architecture::find(arch) else {
-            let what = format!("the counters of '{arch}' are not known");
+            let what = format!("the counters of '{arch}' are unknown");
             return Err(Failure::new(Kind::Usage, what).hint(known()));
         };
         let architecture = with(architecture)?;
@@ -171,7 +171,7 @@ fn gpus(arch: Option<&str>, settings: &Settings) -> Result<Vec<Listed>, Failure>
     if listed.is_empty() {
         let what = "AMD's driver lists no GPU on this machine";
         return Err(Failure::new(Kind::NoCounters, what)
-            .hint(format!("name one, as in --arch gfx942; {}", known())));
+            .hint(format!("give one, as in --arch gfx942; {}", known())));
     }
     Ok(listed)
 }
@@ -214,7 +214,7 @@ fn lines(gpus: &[Listed]) -> String {
         let number = gpu.place.map_or(0, |(number, _)| number);
         text += &format!("GPU:{number}\nName:{}\n", gpu.name);
         if gpu.architecture.is_none() {
-            text += "The counters of this GPU are not known.\n\n";
+            text += "The counters of this GPU are unknown.\n\n";
         }
         for counter in &gpu.counters {
             text += &format!("{counter}\n");
@@ -332,7 +332,7 @@ mod tests {
             counters: Vec::new(),
         };
         let text = lines(std::slice::from_ref(&unknown));
-        assert!(text.starts_with("GPU:1\nName:gfx900\nThe counters of this GPU are not known.\n"));
+        assert!(text.starts_with("GPU:1\nName:gfx900\nThe counters of this GPU are unknown.\n"));
         assert_eq!(document(&[unknown])["gpus"][0]["known"], false);
     }
 
@@ -371,7 +371,7 @@ mod tests {
         assert!(missing.what.contains("/none.yaml: "), "{}", missing.what);
         std::fs::write(dir.path().join("bad.yaml"), "a: [\n").unwrap();
         let bad = resolve("bad.yaml").err().unwrap();
-        let wanted = "/bad.yaml: line 1: brackets that do not close";
+        let wanted = "/bad.yaml: line 1: unclosed brackets";
         assert!(bad.what.ends_with(wanted), "{}", bad.what);
     }
 }

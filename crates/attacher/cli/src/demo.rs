@@ -43,17 +43,17 @@ const KERNELS: &str = "16384:410000,2048:38000,1024:14000,3072:61000,1536:22000"
 /// The clap command.
 pub(crate) fn command() -> Command {
     Command::new("demo")
-        .about("Attach to a program that comes with midair, and show what it did; no GPU needed")
+                .about("Attach to an included demo program, and show what it did; no GPU needed")
         .long_about(
-            "Start a HIP program that comes with midair, attach to it for two seconds while it runs, show what it did, and write results. \
-             The program uses two modelled GPUs: no GPU, no ROCm, no compiler and no root are needed. At the end there are three commands to \
-             copy.",
+            "Start an included HIP program, attach to it for two seconds while it runs, show what it did, and write results. The \
+             program uses two simulated GPUs: no GPU, ROCm, compiler or root is needed. At the end, the demo prints three \
+             commands to try.",
         )
         .arg(
             Arg::new("keep")
                 .long("keep")
                 .action(ArgAction::SetTrue)
-                .help("Leave the program running for ten minutes, to try other commands on it"),
+                .help("Keep the program running for ten minutes, to try other commands on it"),
         )
         .arg(
             Arg::new("output-directory")
@@ -62,7 +62,7 @@ pub(crate) fn command() -> Command {
                 .value_name("DIR")
                 .value_parser(clap::value_parser!(PathBuf))
                 .default_value("midair-demo")
-                .help("Where results go"),
+                .help("Write results to this directory"),
         )
 }
 
@@ -90,9 +90,9 @@ pub(crate) fn run(
     let keep = matches.get_flag("keep");
     let results = matches.get_one::<PathBuf>("output-directory");
     let results = results.cloned().unwrap_or_default();
-    report.note("demo: getting a program ready that comes with midair");
+    report.note("demo: preparing the included program");
     let directory = Install::find()?.demonstration()?;
-    report.note("demo: starting it: HIP on two modelled GPUs, and nothing of midair in it");
+    report.note("demo: starting it: HIP on two simulated GPUs, without midair in the process");
     let said = log(&results)?;
     let mut show = Show {
         child: start(&directory, &said, keep)?,
@@ -101,7 +101,7 @@ pub(crate) fn run(
     let pid = show.child.id().to_string();
     wait_until_it_works(&mut show.child, &said)?;
     report.note(&format!(
-        "demo: process {pid} works; the next line is what you would type for a program of yours"
+        "demo: process {pid} is running; the next line is the command for your own program"
     ));
     let midair = called();
     report.note(&format!("$ {midair} attach {pid} --duration 2s"));
@@ -120,7 +120,7 @@ pub(crate) fn run(
     if keep {
         let results = quoted(&results.display().to_string());
         report.line(&format!(
-            "process {pid} goes on for ten minutes; three commands to try on it:"
+            "process {pid} keeps running for ten minutes; three commands to try on it:"
         ));
         report.line(&format!("  {midair} top {pid} --duration 5s"));
         report.line(&format!(
@@ -143,7 +143,7 @@ fn log(results: &Path) -> Result<File, Failure> {
     made.map_err(|error| {
         let file = results.join(LOG);
         Failure::new(Kind::Output, format!("{}: {error}", file.display()))
-            .hint("name a directory that you can write: -d DIR")
+            .hint("choose a writable directory: -d DIR")
     })
 }
 
@@ -169,16 +169,16 @@ fn start(directory: &Path, said: &File, keep: bool) -> Result<Child, Failure> {
     command.spawn().map_err(|error| {
         Failure::new(
             Kind::Installation,
-            format!("{} cannot be started: {error}", program.display()),
+            format!("cannot start {}: {error}", program.display()),
         )
-        .hint("where programs may not be run from there (noexec), name another directory: XDG_CACHE_HOME=DIR")
+        .hint("if that file system is mounted noexec, choose another directory: XDG_CACHE_HOME=DIR")
     })
 }
 
 fn wait_until_it_works(child: &mut Child, said: &File) -> Result<(), Failure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        // A program that has just begun has printed nothing yet.
+        // A program that has just started has printed nothing yet.
         let mut bytes = vec![0; 1 << 16];
         let read = said.read_at(&mut bytes, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(bytes.get(..read).unwrap_or_default());
@@ -188,8 +188,8 @@ fn wait_until_it_works(child: &mut Child, said: &File) -> Result<(), Failure> {
         let ended = child.try_wait().is_ok_and(|status| status.is_some());
         if ended || Instant::now() > deadline {
             let what = match ended {
-                true => "the program has ended instead of working",
-                false => "the program does not come to work",
+                true => "the program exited at its start",
+                false => "the program does not start its work",
             };
             let text = text.trim().to_owned();
             return Err(Failure::new(Kind::Installation, format!("{what}: {text}"))

@@ -18,7 +18,7 @@ pub(crate) fn json_argument() -> Arg {
     Arg::new("json")
         .long("json")
         .action(ArgAction::SetTrue)
-        .help("Print JSON instead, for programs")
+        .help("Print JSON")
 }
 
 /// What is inspected.
@@ -35,12 +35,13 @@ pub(crate) fn command(pid: Arg) -> Command {
     Command::new("doctor")
         .about("Check every precondition of an attach, without touching the process")
         .long_about(
-            "Check every precondition of an attach, without touching the process: it is not stopped, traced or written to. Without a process, \
-             check what the machine and this user mean for any attach. Each line begins with ok, with NO where it forbids the attach (with \
-             the remedy on the next line), or with -- where it does not decide.\n\
-             The exit code is 0, or that of the first precondition that fails: what an attach would end with.\n\
-             --json also tells of each check why it matters, what was looked at, and how sure the answer is \
-             (docs/doctor.schema.json).",
+            "Check every precondition of an attach, without touching the process: it is not stopped, traced or written to. Without \
+             a process, check the preconditions of this machine and user. Each line starts with ok, with NO if the check forbids \
+             the attach (the remedy is on the next line), or with -- if it is informational.\n\
+             The exit code is 0, \
+             or the code of the first failed precondition, as from an attach.\n\
+             With --json, each check also has \
+             its reason, the facts it looked at, and how certain the answer is (docs/doctor.schema.json).",
         )
         .arg(pid)
         .arg(json_argument())

@@ -36,11 +36,12 @@ pub(crate) fn command() -> Command {
         .about("Run the same midair command on many hosts by ssh, and show one summary")
         .long_about(
             "Run the same midair command on many hosts by ssh, and show one summary: each host's exit code, records, losses and failure, and \
-             for attach the rows of all tables added up over the hosts, each with the host where it is slowest.\n\
-             midair has to be on the hosts; nothing of ours runs there before or afterwards. Each host writes its results by itself. ssh asks \
-             nothing (BatchMode): keys or an agent have to let you in. An attach without --duration ends with Enter, Ctrl-C or the end of \
-             standard input.\n\
-             The exit code is 0 if it is 0 on all hosts, the hosts' where all fail alike, and 35 otherwise.",
+             for attach the sum of all tables over the hosts, with the slowest host of each row.\n\
+             The hosts need \
+             an installed midair, but no running service. Each host writes its own results. ssh never prompts (BatchMode): log \
+             in by key or agent. An attach without --duration stops on Enter, Ctrl-C or at the end of standard input.\n\
+        \
+                  The exit code is 0 if all hosts succeed, the hosts' common code if all fail alike, and 35 otherwise.",
         )
         .after_help(crate::help::FLEET)
         .arg(
@@ -56,28 +57,28 @@ pub(crate) fn command() -> Command {
                 .required(true)
                 .value_name("WORDS")
                 .value_parser(clap::value_parser!(OsString))
-                .help("What midair is to do there: attach, ps, doctor ... with their options"),
+                .help("midair command to run there: attach, ps, doctor ... with its options"),
         )
         .arg(
             Arg::new("hosts")
                 .long("hosts")
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
-                .help("Hosts from a file, one a line; what follows # is a comment, and so is what follows the first word"),
+                .help("Read hosts from this file, one per line; the rest of a line after the host, or after #, is ignored"),
         )
         .arg(
             Arg::new("ssh")
                 .long("ssh")
                 .value_name("COMMAND")
                 .default_value("ssh")
-                .help("How to reach a host: a program and its options, such as 'ssh -p 2222'"),
+                .help("Connect with this command, such as 'ssh -p 2222'"),
         )
         .arg(
             Arg::new("program")
                 .long("program")
                 .value_name("PATH")
                 .default_value("midair")
-                .help("midair on the hosts"),
+                .help("Run this program on the hosts"),
         )
         .arg(
             Arg::new("timeout")
@@ -85,13 +86,13 @@ pub(crate) fn command() -> Command {
                 .value_name("SECONDS")
                 .value_parser(clap::value_parser!(u64).range(1..=86_400))
                 .default_value("60")
-                .help("How long a host may take beyond the recording, to connect, attach and write"),
+                .help("Limit the time per host to connect, attach and write, in addition to the recording, in seconds"),
         )
         .arg(
             Arg::new("json")
                 .long("json")
                 .action(ArgAction::SetTrue)
-                .help("Print JSON instead, for programs"),
+                .help("Print JSON"),
         )
 }
 
@@ -157,14 +158,14 @@ fn hosts(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     }
     for name in all {
         if name.starts_with('-') || name.is_empty() {
-            return Err(Failure::new(Kind::Usage, format!("'{name}' is no host")));
+            return Err(Failure::new(Kind::Usage, format!("'{name}' is not a host")));
         }
         if !names.contains(&name) {
             names.push(name);
         }
     }
     match names.is_empty() {
-        true => Err(Failure::new(Kind::Usage, "no host is named")
+        true => Err(Failure::new(Kind::Usage, "no host given")
             .hint("midair fleet node1 node2 -- attach --name train.py --duration 5s")),
         false => Ok(names),
     }
@@ -196,7 +197,7 @@ fn work(matches: &ArgMatches) -> Result<Work, Failure> {
     let refused = |what: &str| Err(Failure::new(Kind::Usage, what));
     let parsed = match parse(midair::command(), &typed)? {
         Parsed::Matches(matches) => matches,
-        Parsed::Text(_) => return refused("--help and --version are not asked of hosts"),
+        Parsed::Text(_) => return refused("cannot run --help or --version on hosts"),
     };
     let mut all = Vec::new();
     for word in typed.into_iter().skip(1) {
@@ -207,13 +208,13 @@ fn work(matches: &ArgMatches) -> Result<Work, Failure> {
     }
     match parsed.subcommand() {
         Some(("fleet" | "top" | "demo", _)) => {
-            refused("what hosts are asked for is attach, or a command that ends by itself")
+            refused("cannot run this on hosts: use attach, or a command that ends by itself")
         }
         Some(("attach", matches)) => {
             let given = given(matches, Front::Midair)?;
             if given.is_on("until-signal") {
                 return refused(
-                    "--until-signal is not for fleet: without --duration an attach ends with Enter or Ctrl-C here",
+                    "--until-signal cannot be used with fleet: without --duration, an attach ends on Enter or Ctrl-C here",
                 );
             }
             if given.is_on("quiet") || given.is_on("dry-run") {
@@ -278,18 +279,18 @@ fn follow(
         let came = signals.next();
         if !stopped && (came.is_some() || ended(&mut input)) {
             stopped = true;
-            report.note("fleet: telling the hosts to end; once more Ctrl-C gives them up");
+            report.note("fleet: stopping the hosts; Ctrl-C again to abandon them");
             until = Instant::now()
                 .checked_add(patience.saturating_add(work.duration.unwrap_or_default()));
             hosts.iter_mut().for_each(Host::end_of_input);
         } else if came.is_some() {
-            give_up(hosts, "given up by Ctrl-C");
+            give_up(hosts, "abandoned on Ctrl-C");
         }
         if until.is_some_and(|until| Instant::now() > until) {
             let seconds = patience.as_secs();
             give_up(
                 hosts,
-                &format!("did not end within {seconds} s (--timeout)"),
+                &format!("did not finish within {seconds} s (--timeout)"),
             );
         }
     }

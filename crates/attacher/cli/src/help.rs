@@ -11,14 +11,14 @@ const ALL: &str = "--help-all";
 /// The text below `midair --help`.
 pub(crate) const MIDAIR: &str = "\
 Examples:
-  midair demo                    what it looks like, on midair's own program
-  midair ps                      which processes use a GPU
+  midair demo                    profile an included demo program; no GPU needed
+  midair ps                      list the processes that use a GPU
   midair 4242 --duration 5s      profile process 4242 for five seconds (attach)
-  midair attach --tree 4242      a launcher and all its ranks
+  midair attach --tree 4242      profile a launcher and all its ranks
   midair run -f csv,pftrace APP  start a program under the profiler
-  midair show results            what was recorded, as a table
-  midair why 4242                what a process that hangs waits for
-  midair doctor 4242             why an attach is refused, before it is tried
+  midair show results            show results as tables
+  midair why 4242                show what a hanging process waits for
+  midair doctor 4242             check every precondition of an attach
 
 midair COMMAND --help shows a command's options.";
 
@@ -28,7 +28,7 @@ Examples:
   midair attach 4242                              until Enter or Ctrl-C
   midair attach train.py --duration 5s            by name, for five seconds
   midair attach 4242 -f csv pftrace -d results    for a spreadsheet and Perfetto
-  midair attach 4242 --duration 2s --json         the screen as one document
+  midair attach 4242 --duration 2s --json         the tables as one document
   midair attach --tree 4242 --merge               all ranks, in one result
   midair attach 4242 --until-signal </dev/null    in a service: until SIGTERM
 
@@ -38,7 +38,7 @@ Examples:
 pub(crate) const RUN: &str = "\
 Examples:
   midair run ./app input.bin                      HIP calls, kernels and copies
-  midair run -f pftrace -d results -- ./app -v    words after -- are ./app's
+  midair run -f pftrace -d results -- ./app -v    pass -v to the program
 
 --help-all also lists options that are known and not built yet.";
 
@@ -50,40 +50,46 @@ Examples:
   midair fleet --ssh 'ssh -J login' node1 -- ps
   midair fleet $(scontrol show hostnames) --program /shared/midair -- doctor
 
---hosts takes files of mpirun, too: the first word of a line is the host.";
+--hosts also accepts mpirun host files: the first word of a line is the host.";
 
 /// The text below `midair why --help`.
 pub(crate) const WHY: &str = "\
 Examples:
-  midair why 4242                what it waits for: kernels, locks, calls
+  midair why 4242                kernels, locks and calls that it waits for
   midair why train.py            by name
-  midair why --tree 4242         all ranks: which do the others wait for?
-  midair why 4242 --time 10s     does anything move within ten seconds?
-  midair why 4242 --json         the same for programs";
+  midair why --tree 4242         all ranks: the rank that the others wait for
+  midair why 4242 --time 10s     watch for progress for ten seconds
+  midair why 4242 --json         as JSON";
 
 /// The exit codes of an attach, for manual pages: numbers and words.
 pub(crate) const EXIT: [(&str, &str); 11] = [
     (
         "0",
-        "Done; also after Enter, Ctrl-C, the end of standard input, or the end of the process.",
+        "Done, also after Enter, Ctrl-C, the end of standard input, or the exit of the process.",
     ),
-    ("2", "A mistake in the options."),
+    ("2", "Invalid options."),
     (
         "10-29, 37-39",
-        "The process was not attached to, or not fully; it runs on as before. Standard error says why, and what to do.",
+        "The attach failed; the process keeps running as before. Standard error has the reason and a remedy.",
     ),
-    ("30", "The detach did not complete in time."),
+    ("30", "The detach timed out."),
     (
         "31",
-        "The process was killed, or executed another program. What was recorded is written.",
+        "The process was killed, or executed another program. The records so far are written.",
     ),
-    ("32", "Results are written, but records were lost."),
-    ("33", "Results could not be written where they were wanted."),
-    ("34", "A known option that is not built yet."),
-    ("35", "Of several processes some failed; each is named."),
+    ("32", "The results are written, but some records were lost."),
+    (
+        "33",
+        "The results could not be written to the requested location.",
+    ),
+    ("34", "The option is known but not built yet."),
+    (
+        "35",
+        "Some of several processes failed; see standard error.",
+    ),
     (
         "36",
-        "The records reached --max-size, or the file system of TMPDIR is full. What was recorded until then is written.",
+        "The records reached --max-size, or the file system of TMPDIR is full. The records so far are written.",
     ),
     (
         "41",
@@ -95,7 +101,8 @@ pub(crate) const EXIT: [(&str, &str); 11] = [
 pub(crate) const FILES: [(&str, &str); 5] = [
     (
         "HOST/PID_results.db",
-        "The default: rocpd, an SQLite database. A second recording of the same process is named PID-2, and so on: none takes the place of another.",
+        "The default format, rocpd: an SQLite database. Further recordings of the same process get the names PID-2 and so on; \
+         none is overwritten.",
     ),
     (
         "HOST/PID_results.pftrace",
@@ -107,11 +114,11 @@ pub(crate) const FILES: [(&str, &str); 5] = [
     ),
     (
         "HOST/PID_results.json",
-        "-f json: the keys are those of AMD's tool.",
+        "-f json: one document, with the keys of AMD's tool.",
     ),
     (
         "HOST/PID_notes.txt",
-        "What there is to know about the results, if anything.",
+        "Notes on the results, if there are any.",
     ),
 ];
 

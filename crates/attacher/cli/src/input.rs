@@ -3,7 +3,7 @@
 //! As in AMD's tool (`docs/sources.md#rocprofv3`), an input file is a text with lines of counters,
 //! or YAML or JSON with jobs, whose keys are the long names of options with underscores. A started
 //! program runs once for each group of counters, as with AMD's tool. In a process that is attached
-//! to, groups take turns within one session. Several jobs may differ only in their counters.
+//! to, one session multiplexes the groups. Several jobs may differ only in their counters.
 
 #![cfg_attr(
     not(test),
@@ -52,11 +52,11 @@ pub fn take(given: &mut Given) -> Result<Taken, Failure> {
 pub struct Taken {
     /// How many groups of counters, at the end of the list, come from the file.
     pub groups: usize,
-    /// The beginning of the names of the directories of their results, or empty without a file.
+    /// The start of the names of the directories of their results, or empty without a file.
     pub directory: &'static str,
-    /// Whether they take turns within one run.
+    /// Whether one run multiplexes them.
     pub take_turns: bool,
-    /// Whether other groups do not take turns.
+    /// Whether other groups are not multiplexed.
     pub mixed: bool,
     /// After how many dispatches the next group has its turn.
     pub interval: Option<String>,
@@ -106,7 +106,7 @@ fn jobs(path: &str, text: &str) -> Result<Jobs, Failure> {
             nodes(&root).map_err(|why| usage(format!("--input {path}: {why}")))
         }
         _ => Err(usage(format!(
-            "--input {path}: a name that ends in .txt, .yaml or .json says what it is"
+            "--input {path}: the file extension must be .txt, .yaml or .json"
         ))),
     }
 }
@@ -128,7 +128,7 @@ fn lines(text: &str) -> Jobs {
 
 fn nodes(root: &Node) -> Result<Jobs, String> {
     let Some(Node::List(jobs)) = root.get("jobs") else {
-        return Err("there is no list 'jobs'".to_owned());
+        return Err("no list 'jobs' found".to_owned());
     };
     let mut all = Jobs {
         directory: "pass_",
@@ -136,7 +136,7 @@ fn nodes(root: &Node) -> Result<Jobs, String> {
     };
     for job in jobs {
         let Node::Map(entries) = job else {
-            return Err("a job is a map of options".to_owned());
+            return Err("a job must be a map of options".to_owned());
         };
         if job.get("pmc").is_some() && job.get("pmc_groups").is_some() {
             return Err("a job has pmc or pmc_groups, not both".to_owned());
@@ -148,7 +148,7 @@ fn nodes(root: &Node) -> Result<Jobs, String> {
                 ("pmc_group_interval", value) => {
                     let number = words(key, value)?.join(" ");
                     if number.parse::<u64>().is_err() {
-                        return Err(format!("{key} is a number"));
+                        return Err(format!("{key} must be a number"));
                     }
                     all.interval = Some(number);
                 }
@@ -158,14 +158,14 @@ fn nodes(root: &Node) -> Result<Jobs, String> {
                         all.groups.push(words(key, group)?.join(" "));
                     }
                 }
-                ("pmc_groups", _) => return Err("pmc_groups is a list of lists".to_owned()),
+                ("pmc_groups", _) => return Err("pmc_groups must be a list of lists".to_owned()),
                 _ => {
                     let long = key.replace('_', "-");
                     let new = words(key, value)?;
                     match all.options.iter().find(|(known, _)| *known == long) {
                         Some((_, known)) if *known != new => {
                             return Err(format!(
-                                "jobs have different {key}: here all groups of counters are counted in one session"
+                                "jobs have different {key}: an attach counts all groups in one session"
                             ));
                         }
                         Some(_) => {}
@@ -186,17 +186,14 @@ fn words(key: &str, value: &Node) -> Result<Vec<String>, String> {
         Node::List(all) => all.iter().map(word).collect(),
         one => word(one).map(|word| vec![word]),
     };
-    words.ok_or_else(|| format!("{key} is a text or a list of texts"))
+    words.ok_or_else(|| format!("{key} must be a text or a list of texts"))
 }
 
 fn apply(path: &str, jobs: Jobs, given: &mut Given) -> Result<(), Failure> {
     for (long, words) in jobs.options {
         let known = option(&long).filter(|option| option.long != "input");
         let Some(known) = known else {
-            let text = format!(
-                "--input {path}: there is no option {}",
-                long.replace('-', "_")
-            );
+            let text = format!("--input {path}: unknown option {}", long.replace('-', "_"));
             return Err(usage(text));
         };
         // AMD writes a flag as a key with the value true.
@@ -210,7 +207,7 @@ fn apply(path: &str, jobs: Jobs, given: &mut Given) -> Result<(), Failure> {
             && given.get(&long) != Some(&earlier)
         {
             return Err(usage(format!(
-                "--{long} is something else on the command line than in {path}"
+                "--{long} has different values on the command line and in {path}"
             )));
         }
     }
@@ -278,7 +275,7 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused_with_the_file() {
         for (name, text, why) in [
-            ("in", "", "says what it is"),
+            ("in", "", "file extension must be"),
             ("in.json", "{}", "no list 'jobs'"),
             ("in.yaml", "jobs:\n  - x: &a 1\n", "line 2"),
             ("in.yaml", "jobs:\n  - no_such: 1\n", "no option no_such"),

@@ -47,14 +47,16 @@ pub(crate) fn of(given: &Given, request: &mut Request) -> Result<Option<Keeping>
     let Some(time) = given.duration("keep") else {
         for long in ["trigger", "keep-windows", "keep-disk"] {
             if given.get(long).is_some() {
-                return Err(usage(format!("--{long} is for --keep alone"))
+                return Err(usage(format!("--{long} requires --keep"))
                     .hint("as in --keep 30s --trigger 'gap > 50ms'"));
             }
         }
         return Ok(None);
     };
     if request.no_entry {
-        return Err(usage("--keep is not built with --no-entry".to_owned()));
+        return Err(usage(
+            "--keep cannot be combined with --no-entry".to_owned(),
+        ));
     }
     let bytes = given.number("keep-disk").unwrap_or(DISK) << 20;
     let watched = Watched::default();
@@ -121,7 +123,7 @@ impl Keeping {
     }
 }
 
-/// When to begin, and for how long.
+/// When to start, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct At {
     /// The second of the day, in local time.
@@ -138,7 +140,7 @@ impl At {
     pub(crate) fn parse(text: &str) -> Result<At, Failure> {
         let wrong = || {
             usage(format!(
-                "--at {text} is no time as 14:00:00 or 14:00:00/10s"
+                "--at {text} is not a time such as 14:00:00 or 14:00:00/10s"
             ))
         };
         let (time, duration) = match text.split_once('/') {
@@ -166,7 +168,7 @@ impl At {
         let passed = local.rem_euclid(DAY as i64) as u64;
         let seconds = (self.second + DAY - passed) % DAY;
         let whole = match seconds {
-            // This very second has already begun.
+            // This very second has already started.
             0 if now.subsec_nanos() > 0 => DAY,
             seconds => seconds,
         };

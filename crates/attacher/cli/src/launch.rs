@@ -40,7 +40,7 @@ pub struct Launch<'a> {
     pub preload: &'a [String],
     /// Whether to preload no ROCTx library, even where markers are traced.
     pub suppress_markers: bool,
-    /// Which libraries, where they are not the ones beside this program.
+    /// Which libraries, where they are not the ones next to this program.
     pub libraries: Libraries<'a>,
 }
 
@@ -65,7 +65,7 @@ impl Libraries<'_> {
     }
 
     /// Returns the libraries to start the program with where no directory was named; `own` are the
-    /// ones beside this program.
+    /// ones next to this program.
     fn beside(self, own: Install) -> Result<Install, Failure> {
         match (self.ending, own.sdk.parent()) {
             (Some(ending), Some(directory)) => Install::chosen(directory, ending),
@@ -85,7 +85,7 @@ fn other_rank(launch: &Launch<'_>) -> Result<Option<u64>, Failure> {
 /// Becomes the program, without the profiler. Returns only when that fails, with the exit code.
 fn run_other_rank(program: &OsStr, arguments: &[OsString], rank: u64, report: &Report) -> u8 {
     report.info(&format!(
-        "MPI rank {rank} is not among those that are recorded: the program runs without the profiler"
+        "MPI rank {rank} is not selected: the program runs without the profiler"
     ));
     let error = Command::new(program).args(arguments).exec();
     not_started(program, &error, report)
@@ -177,12 +177,12 @@ fn warn(program: &OsStr, launch: &Launch<'_>, install: &Install, report: &Report
     }
     if let Some(tool) = inherited(KOKKOS_TOOLS) {
         report.warning(&format!(
-            "{KOKKOS_TOOLS} names a tool already ({}), and Kokkos loads only one: its regions are not recorded",
+            "{KOKKOS_TOOLS} already names a tool ({}), and Kokkos loads only one: its regions are not recorded",
             tool.to_string_lossy()
         ));
     } else if kokkos_library(install).is_none() {
         report.warning(&format!(
-            "{KOKKOS_LIBRARY} is not beside {}: Kokkos's regions are not recorded",
+            "cannot find {KOKKOS_LIBRARY} next to {}: Kokkos regions are not recorded",
             install.tool.display()
         ));
     }
@@ -205,13 +205,13 @@ fn formats_fit(settings: &Settings) -> Result<(), Failure> {
     }
     Err(Failure::new(
         Kind::Usage,
-        "parquet is written by an attach only, and not by a program that is started",
+        "only an attach can write parquet, not a started program",
     )
-    .hint("start the program by itself, and attach to it: midair attach PID -f parquet ..."))
+    .hint("start the program without the profiler, and attach to it: midair attach PID -f parquet ..."))
 }
 
 fn no_program() -> Failure {
-    Failure::new(Kind::Usage, "no program to start").hint("name it behind --, with its arguments")
+    Failure::new(Kind::Usage, "no program to start").hint("give it after --, with its arguments")
 }
 
 /// Returns the command for the program, with its environment.
@@ -242,7 +242,7 @@ fn not_started(program: &OsStr, error: &std::io::Error, report: &Report) -> u8 {
             format!("[Errno 2] No such file or directory: '{name}'"),
         ),
         ErrorKind::PermissionDenied => (NOT_RUN, format!("[Errno 13] Permission denied: '{name}'")),
-        _ => (NOT_RUN, format!("'{name}' cannot be started: {error}")),
+        _ => (NOT_RUN, format!("cannot start '{name}': {error}")),
     };
     report.error(&what);
     code
@@ -325,11 +325,13 @@ fn unprofilable(program: &OsStr) -> Option<String> {
     let name = path.display();
     if mode & 0o6000 != 0 {
         return Some(format!(
-            "{name} runs with more rights than its caller: the loader preloads nothing into it, so it is not profiled"
+            "cannot profile {name}: it runs with more privileges than its caller, so the loader ignores LD_PRELOAD"
         ));
     }
     is_static(&path).then(|| {
-        format!("{name} is statically linked: nothing can be loaded into it, so it is not profiled")
+        format!(
+            "cannot profile {name}: it is statically linked, so no library can be loaded into it"
+        )
     })
 }
 

@@ -30,11 +30,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The clap command.
 pub(crate) fn command() -> Command {
     Command::new("metrics")
-        .about("Sample the counters of a whole NVIDIA GPU, whoever uses it")
+                .about("Sample the counters of a whole NVIDIA GPU, for all processes that use it")
         .long_about(
-            "Sample the counters of a whole NVIDIA GPU, whoever uses it: how busy its multiprocessors, pipes, caches, memory and links are. No \
-             process is attached to, entered or stopped. CUPTI of CUDA 12.6 or later is needed, in a toolkit or a Python's packages, and the \
-             driver's leave to read counters (RmProfilingAdminOnly).",
+            "Sample the counters of a whole NVIDIA GPU, for all processes that use it: how busy its multiprocessors, pipes, \
+             caches, memory and links are. midair attaches to no process. Requires CUPTI of CUDA 12.6 or later, from a toolkit \
+             or Python packages, and the driver's permission to read counters (RmProfilingAdminOnly).",
         )
         .arg(
             Arg::new("gpu")
@@ -42,33 +42,34 @@ pub(crate) fn command() -> Command {
                 .value_name("N")
                 .value_parser(clap::value_parser!(u32))
                 .default_value("0")
-                .help("Which GPU, as nvidia-smi counts them"),
+                .help("Sample this GPU, by its nvidia-smi index"),
         )
         .arg(
             Arg::new("duration")
                 .long("duration")
                 .value_name("TIME")
                 .value_parser(|word: &str| duration_word(word).ok_or("a time such as 2s, 500ms, 1m"))
-                .help("For how long: 2s, 500ms, 1m (default 2s)"),
+                .help("Sample for this long: 2s, 500ms, 1m (default 2s)"),
         )
         .arg(
             Arg::new("set")
                 .long("set")
                 .value_name("LIST")
                 .default_value("default")
-                .help("What: sets, metrics, or whole names of CUPTI's metrics, with commas between; --list shows them"),
+                .help("Sample these sets, metrics, or full CUPTI metric names, separated by commas; --list shows them"),
         )
         .arg(
             Arg::new("rate")
                 .long("rate")
                 .value_name("HZ")
                 .value_parser(clap::value_parser!(u32).range(i64::from(SLOWEST)..=i64::from(FASTEST)))
-                .help("Samples a second, 1000 to 20000 (default 5000)"),
+                .help("Sample at this rate, in Hz, 1000 to 20000 (default 5000)"),
         )
         .arg(Arg::new("samples").long("samples").value_name("FILE").help("Write each sample to this csv file"))
-        .arg(Arg::new("cupti").long("cupti").value_name("PATH").help("The CUPTI to use (libcupti.so.N), by its absolute path"))
-        .arg(Arg::new("list").long("list").action(ArgAction::SetTrue).help("List sets and metrics, and the GPU's own names where there is one"))
-        .arg(Arg::new("csv").long("csv").action(ArgAction::SetTrue).conflicts_with("json").help("Print csv instead"))
+        .arg(Arg::new("cupti").long("cupti").value_name("PATH").help("Use this CUPTI library (libcupti.so.N); absolute path"))
+        .arg(Arg::new("list").long("list").action(ArgAction::SetTrue).help("List sets and metrics, and the metrics of this \
+        machine's GPU, if any"))
+        .arg(Arg::new("csv").long("csv").action(ArgAction::SetTrue).conflicts_with("json").help("Print csv"))
         .arg(json_argument())
 }
 
@@ -110,8 +111,11 @@ pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 
 fn asked(list: &str) -> Result<Vec<sets::Asked>, Failure> {
     sets::parse(list).map_err(|sets::Unknown(word)| {
-        Failure::new(Kind::Usage, format!("'{word}' is no set and no metric"))
-            .hint("midair metrics --list")
+        Failure::new(
+            Kind::Usage,
+            format!("'{word}' is neither a set nor a metric"),
+        )
+        .hint("midair metrics --list")
     })
 }
 
@@ -122,18 +126,19 @@ fn libraries(named: Option<&str>) -> Result<Vec<String>, Failure> {
     match named {
         Some(_) if secure => Err(Failure::new(
             Kind::NotPermitted,
-            "--cupti is not for a midair that has more rights than its user",
+            "--cupti cannot be used while midair has more privileges than its user",
         )),
-        Some(path) if !Path::new(path).is_absolute() => {
-            Err(Failure::new(Kind::Usage, "--cupti takes an absolute path")
-                .hint("--cupti \"$PWD\"/libcupti.so.13"))
-        }
+        Some(path) if !Path::new(path).is_absolute() => Err(Failure::new(
+            Kind::Usage,
+            "--cupti requires an absolute path",
+        )
+        .hint("--cupti \"$PWD\"/libcupti.so.13")),
         _ => Ok(candidates(named, &[], secure)),
     }
 }
 
 fn written(error: &std::io::Error) -> Failure {
-    Failure::new(Kind::Output, format!("samples cannot be written: {error}"))
+    Failure::new(Kind::Output, format!("cannot write samples: {error}"))
 }
 
 fn create(path: &str) -> Result<OneFile, Failure> {
@@ -150,7 +155,7 @@ struct Taken {
     overflows: u64,
 }
 
-/// Writes one row for each sample: begin, end, and the values of its group.
+/// Writes one row for each sample: start, end, and the values of its group.
 fn rows(file: &mut OneFile, series: &Series, samples: &Samples) -> std::io::Result<()> {
     let numbers: Vec<usize> = series.of_group(samples.group).collect();
     for ((start, end), values) in samples
@@ -196,7 +201,7 @@ fn sample(
         let (name, why) = taken.without.first().cloned().unwrap_or_default();
         return Err(Failure::new(
             Kind::NoCounters,
-            format!("nothing of it can be sampled on this GPU: {name}: {why}"),
+            format!("cannot sample any of it on this GPU: {name}: {why}"),
         )
         .hint("midair metrics --list"));
     }
@@ -292,11 +297,11 @@ impl Taken {
             report.text(self.table().as_bytes());
         }
         for (name, why) in &self.without {
-            report.warning(&format!("{name} is not sampled: {why}"));
+            report.warning(&format!("cannot sample {name}: {why}"));
         }
         if !self.is_whole() {
             report.warning(&format!(
-                "{} samples are missing, and the GPU's buffer was full {} times: a lower --rate loses none",
+                "{} samples are missing, and the GPU's buffer was full {} times: use a lower --rate",
                 self.series.lost, self.overflows
             ));
         }
@@ -344,7 +349,7 @@ impl Taken {
         if series.groups() > 1 {
             let _ = writeln!(
                 out,
-                "* {} groups take turns: each metric is sampled in a part of the time only",
+                "* {} groups are multiplexed: each metric is sampled only part of the time",
                 series.groups()
             );
         }
@@ -453,7 +458,7 @@ fn print_list(request: &Request, as_json: bool, report: Report) -> u8 {
         if let Ok(sampler) = &own {
             let _ = writeln!(
                 out,
-                "OF {} ({}), with what follows a name, such as .avg.pct_of_peak_sustained_elapsed or .sum.per_second",
+                "OF {} ({}); append a suffix such as .avg.pct_of_peak_sustained_elapsed or .sum.per_second",
                 sampler.fact("name"),
                 sampler.fact("chip")
             );

@@ -32,7 +32,7 @@ const PLANNED: &[(&str, &str)] = &[("convert", "Convert results to another forma
 fn pid_argument() -> Arg {
     Arg::new("PID")
         .value_name("PROCESS")
-        .help("Process to inspect: its PID, or the name of the one GPU process that has it")
+        .help("Process to inspect: its PID, or a name that matches exactly one GPU process")
 }
 
 /// Builds the process as an option, for users who are used to it.
@@ -49,11 +49,12 @@ fn pid_option() -> Arg {
 /// program.
 fn run_command() -> Command {
     let run = Command::new("run")
-        .about("Start a program under the profiler: this process becomes the program")
+                .about("Start a program under the profiler")
         .long_about(
-            "Start a program under the profiler. This process becomes the program, so its exit code is the program's; the results are \
-             written when the program ends, and named on standard error.\n\
-             Without an option that says what to record, HIP calls, kernels and memory copies are recorded.",
+            "Start a program under the profiler. midair becomes the program (exec), so the exit code is the program's. The \
+             results are written when the program exits, and their names are printed on standard error.\n\
+             By \
+             default, HIP calls, kernels and memory copies are recorded.",
         )
         .args_override_self(true)
         .after_help(help::RUN)
@@ -61,8 +62,8 @@ fn run_command() -> Command {
             Arg::new("application")
                 .num_args(1..)
                 .required(true)
-                // Words behind the program are its own, whatever they begin with; one before it that
-                // begins with a hyphen is an option.
+                // Words behind the program are its own, whatever they start with; one before it that
+                // starts with a hyphen is an option.
                 .trailing_var_arg(true)
                 .value_name("APP")
                 .value_parser(clap::value_parser!(OsString))
@@ -79,14 +80,14 @@ pub fn command() -> Command {
         .about("Profile a running process: attach, record, detach, show the top kernels and calls")
         .long_about(
             "Profile a running process: attach, record, detach, show the top kernels and calls, and write the results.\n\
-             Without an option that says what to record, HIP calls, kernels and memory copies are recorded; in a CUDA process kernels and \
-             copies.",
+       \
+                   By default, HIP calls, kernels and memory copies are recorded; in a CUDA process kernels and copies.",
         )
         .args_override_self(true)
         .after_help(help::ATTACH)
         .arg(
             pid_argument()
-                .help("Process to attach to: its PID, or the name of the one GPU process that has it; or --tree, --all, --name"),
+                .help("Process to attach to: its PID, or a name that matches exactly one GPU process; or --tree, --all, --name"),
         )
         .arg(pid_option());
     let commands = Command::new("midair")
@@ -104,7 +105,7 @@ pub fn command() -> Command {
         .subcommand(
             doctor::command(
                 pid_argument()
-                    .help("Process to inspect, by its PID or name; without one the machine is"),
+                    .help("Process to inspect, by its PID or name; omit to check the machine"),
             )
             .arg(pid_option()),
         )
@@ -115,7 +116,7 @@ pub fn command() -> Command {
         .subcommand(fleet::command())
         .subcommand(
             Command::new("compute")
-                .about("Panels of hardware counters: the same as rocprof-compute")
+                .about("Show panels of hardware counters, as rocprof-compute does")
                 .disable_help_flag(true)
                 .arg(
                     Arg::new("words")
@@ -141,7 +142,7 @@ pub fn command() -> Command {
                         .value_name("NAME")
                         .value_parser(["midair", "rocprofv3", "rocprof-compute"])
                         .default_value("midair")
-                        .help("For which command"),
+                        .help("Print completions for this command"),
                 ),
         )
         .subcommand(
@@ -157,7 +158,7 @@ pub fn command() -> Command {
                         .long("directory")
                         .value_name("DIR")
                         .value_parser(clap::value_parser!(PathBuf))
-                        .help("Write every page into this directory"),
+                        .help("Write every page to this directory"),
                 ),
         );
     PLANNED.iter().fold(commands, |commands, (name, about)| {
@@ -272,7 +273,7 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     input::take(&mut given)?;
     let (resolved, report, _) = resolve_with_defaults(&mut given, report)?;
     let mut settings = resolved.settings;
-    // The program's standard output is its own, so the screen is shown beside its messages.
+    // The program's standard output is its own, so the screen is shown next to its messages.
     let unicode = if report.table_style().unicode {
         "u"
     } else {
@@ -354,7 +355,7 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
     if matches!(request.settings.burst_percent(), Ok(Some(_))) {
         return Err(Failure::new(
             Kind::Usage,
-            "midair top does not record in bursts, between which a GPU would seem idle: --max-overhead needs --pmc here",
+            "midair top cannot record in bursts: a GPU would seem idle between them; --max-overhead requires --pmc here",
         ));
     }
     let whom = target.words(engine);
@@ -384,14 +385,14 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     if request.no_entry && !alone {
         return Err(Failure::new(
             Kind::Usage,
-            "--no-entry records one process, and is not with --tree, --all, --name and --dry-run",
+            "--no-entry requires one process: it cannot be combined with --tree, --all, --name or --dry-run",
         )
         .hint("midair attach --no-entry PID"));
     }
     if given.text("gpu-metrics").is_some() && !alone && !given.is_on("dry-run") {
         return Err(Failure::new(
             Kind::Usage,
-            "--gpu-metrics is for one process: a GPU is sampled by one profiler at a time",
+            "--gpu-metrics requires one process: only one profiler at a time can sample a GPU",
         )
         .hint("midair metrics samples a GPU without a process"));
     }
@@ -449,10 +450,7 @@ impl Target {
         match self {
             Target::One(pid) => attach::process(engine, *pid),
             Target::Many(Selection::Tree(pid)) => {
-                format!(
-                    "{} and all that descend from it",
-                    attach::process(engine, *pid)
-                )
+                format!("{} and all its descendants", attach::process(engine, *pid))
             }
             Target::Many(Selection::All) => "every process with a GPU runtime".to_owned(),
             Target::Many(Selection::Named(wanted)) => format!("every process named '{wanted}'"),
@@ -479,7 +477,7 @@ fn target_of(matches: &ArgMatches, given: &Given) -> Result<Target, Failure> {
             .hint("give its PID, or --tree PID, --all, or --name REGEX; see --help")),
         _ => Err(Failure::new(
             Kind::Usage,
-            "PID, --tree, --all and --name exclude one another",
+            "PID, --tree, --all and --name are mutually exclusive",
         )),
     }
 }
@@ -502,7 +500,7 @@ impl Messages for MidairMessages {
     fn attached(&self, took: Duration, until: Until) {
         let end = match until.duration {
             Some(duration) => format!("for {} s", duration.as_secs_f64()),
-            None if until.signals_alone => "until a signal comes".to_owned(),
+            None if until.signals_alone => "until a signal".to_owned(),
             None => "until Enter or Ctrl-C".to_owned(),
         };
         self.report.note(&format!(
@@ -514,11 +512,11 @@ impl Messages for MidairMessages {
 
     fn ended(&self, ended: Ended) {
         match ended {
-            Ended::Signal(signal) => self.report.note(&format!("{} came", signal.as_str())),
+            Ended::Signal(signal) => self.report.note(&format!("received {}", signal.as_str())),
             // The results report it.
             Ended::Target(End::Yielded | End::Lapsed | End::Full) => {}
             Ended::Target(_) => self.report.note(&format!(
-                "{} has ended or shut its GPU runtime down",
+                "{} exited or shut down its GPU runtime",
                 self.whom
             )),
             Ended::Duration | Ended::Enter | Ended::EndOfInput => {}

@@ -21,16 +21,16 @@ pub(crate) fn command() -> Command {
     Command::new("ps")
         .about("List the processes that use a GPU runtime, and whether each can be attached to")
         .long_about(
-            "List the processes that use a GPU runtime (HIP, HSA, CUDA), and whether each can be attached to. Nothing is touched. \
-             The column ATTACHED says what our own thread there does, ATTACH by which way an attach would enter, or why it cannot: see midair \
-             doctor PID for every reason and remedy.",
+            "List the processes that use a GPU runtime (HIP, HSA, CUDA), and whether each can be attached to. The processes are \
+             not touched. Column ATTACHED shows the state of midair's thread in the process, and ATTACH how an attach would \
+             enter, or why it cannot. midair doctor PID lists every reason and remedy.",
         )
         .arg(
             Arg::new("all")
                 .short('a')
                 .long("all")
                 .action(ArgAction::SetTrue)
-                .help("Also those that cannot be inspected, of which nothing is known"),
+                .help("Include processes that cannot be inspected"),
         )
         .arg(json_argument())
 }
@@ -47,7 +47,7 @@ pub(crate) fn run(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> 
         report.line(&line);
     }
     if listing.processes.is_empty() {
-        report.note("no process uses a GPU runtime, as far as can be seen");
+        report.note("no visible process uses a GPU runtime");
     }
     if !all && listing.unreadable > 0 {
         report.note(&unreadable(listing.unreadable));

@@ -339,8 +339,8 @@ mod tests {
         for (hint, wanted) in [
             ("run this as root", ""),
             (
-                "omit --cupti: the process's own is found; or run this as root",
-                "omit --cupti: the process's own is found",
+                "omit --cupti, so that midair finds the process's own; or run this as root",
+                "omit --cupti, so that midair finds the process's own",
             ),
             ("kill -CONT 5", "kill -CONT 5"),
         ] {

@@ -20,26 +20,26 @@ use crate::report::Report;
 use crate::version;
 use crate::wait::Ended;
 
-/// The number of dispatches after which the next group of counters has its turn, where groups take
-/// turns.
+/// The number of dispatches after which the next of several multiplexed groups of counters is counted.
 const INTERVAL: &str = "ROCPROF_COUNTER_GROUPS_INTERVAL";
 
 /// The clap command.
 pub fn command() -> Command {
     let command = Command::new("rocprofv3")
         .about("Profile GPU work of a program: start it, or attach to it while it runs")
-        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-29 and 37-39 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed, 36 --max-size reached.")
+        .after_help("Exit codes: APP's own code (126 or 127 if it cannot be started); for an attach: 0 done, 2 usage, 10-29 and 37-39 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed, 36 --max-size reached.")
         .override_usage("rocprofv3 [OPTIONS] -- APP [ARGUMENTS]\n       rocprofv3 --pid PID [OPTIONS]")
         .args_override_self(true)
         .disable_help_flag(true)
-        .arg(Arg::new("help").short('h').long("help").action(ArgAction::Help).help("Print help (-h: what is built; --help: all)"))
+        .arg(Arg::new("help").short('h').long("help").action(ArgAction::Help).help("Print help (-h: available options; --help: \
+        all options)"))
         .arg(
             Arg::new("application")
                 .num_args(0..)
                 .last(true)
                 .value_name("APP")
                 .value_parser(clap::value_parser!(OsString))
-                .help("Program to start under the profiler, with its arguments; this process becomes it"),
+                .help("Program to start under the profiler, with its arguments; rocprofv3 becomes this program (exec)"),
         );
     with_options(command, Front::Rocprofv3)
 }
@@ -74,7 +74,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         return counters::list_avail(given.text("arch"), &resolved.settings, report);
     }
     if given.text("arch").is_some() {
-        return Err(Failure::new(Kind::Usage, "--arch is for --list-avail"));
+        return Err(Failure::new(Kind::Usage, "--arch requires --list-avail"));
     }
     let application: Option<Vec<OsString>> = matches
         .get_many("application")
@@ -83,16 +83,16 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     if application.is_some() && pid.is_some() {
         return Err(Failure::new(
             Kind::Usage,
-            "either a program to start or a process to attach to",
+            "cannot both start a program and attach to a process",
         )
-        .hint("omit --pid, or what follows --"));
+        .hint("omit --pid, or the program after --"));
     }
     if application.is_none() && pid.is_none() {
         return Err(Failure::new(
             Kind::Usage,
             "no program to start and no process to attach to",
         )
-        .hint("name the program behind --, or give --pid PID; see --help"));
+        .hint("give the program after --, or --pid PID; see --help"));
     }
     let inherited = attach::environment()?;
     let resolved = counters::resolved(&given, &inherited)?;
@@ -155,7 +155,7 @@ fn start(
     if taken.mixed {
         return Err(Failure::new(
             Kind::Usage,
-            "groups of pmc are runs of the program, and those of pmc_groups take turns in one: not both at once",
+            "cannot combine pmc and pmc_groups: pmc means separate runs, pmc_groups multiplexes one run",
         ));
     }
     if let Some(interval) = &taken.interval {
@@ -194,7 +194,7 @@ fn start(
 /// where groups make no difference. As in AMD's tool (`docs/sources.md#rocprofv3`), each group of
 /// `--pmc` and of `pmc` in an input file is a run with a directory of its own. The exception is a
 /// single group of `--pmc` alone, whose results are where they are without counters. Groups of
-/// `pmc_groups` take turns in one run.
+/// `pmc_groups` are multiplexed in one run.
 fn passes(given: &Given, settings: &Settings, taken: &Taken) -> Vec<Settings> {
     let Some(Value::Texts(groups)) = given.get("pmc").filter(|_| !taken.take_turns) else {
         return Vec::new();
@@ -273,7 +273,7 @@ impl Messages for Lines {
             // The results report it.
             Ended::Target(End::Yielded | End::Lapsed | End::Full) => {}
             Ended::Target(_) => self.report.note(&format!(
-                "process {} has ended or shut its GPU runtime down",
+                "process {} exited or shut down its GPU runtime",
                 self.pid
             )),
             Ended::Duration | Ended::Enter | Ended::EndOfInput => {}

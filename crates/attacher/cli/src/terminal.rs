@@ -74,7 +74,7 @@ impl Stream {
         self.put(&attributed(text));
     }
 
-    /// Prints a line that begins with words of our own, in a colour if one is given.
+    /// Prints a line that starts with words of our own, in a colour if one is given.
     pub(crate) fn marked(self, before: &str, mark: &str, colour: Option<Colour>, text: &str) {
         let (before, text) = (plain::line(before), plain::line(text));
         let whole = format!("{before}{mark} {text}");

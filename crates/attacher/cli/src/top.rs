@@ -56,11 +56,12 @@ pub(crate) fn command(pid: Arg) -> Command {
     let top = Command::new("top")
         .about("Watch what processes do on the GPU now")
         .long_about(
-            "Watch what processes do on the GPU now: how busy each GPU is and what the rest of the time was, kernels by their share of the \
-             last two seconds, copies, calls that wait, and what runs at the head of each queue. Attaches as midair attach does, keeps no \
-             records, and detaches at the end.\n\
-             Without a terminal it writes a text, or with --json a line for each process, at each interval, until standard input or the \
-             process ends or a signal comes; --until-signal leaves standard input alone.",
+            "Watch what processes do on the GPU now: GPU busy time and reasons for idle time, kernels by their share of the last \
+             two seconds, copies, waiting calls, and the kernel at the head of each queue. Attaches as midair attach does, keeps \
+             no records, and detaches at the end.\n\
+             Without a terminal, midair prints text, or with --json one \
+             line per process, at each interval. It stops at the end of standard input, on a signal, or when the process exits; \
+             with --until-signal it does not read standard input.",
         )
         .args_override_self(true)
         .arg(
@@ -71,19 +72,19 @@ pub(crate) fn command(pid: Arg) -> Command {
             Arg::new("once")
                 .long("once")
                 .action(ArgAction::SetTrue)
-                .help("Look for one interval, write what was seen, and detach"),
+                .help("Watch for one interval, print the result, and detach"),
         )
         .arg(
             Arg::new("json")
                 .long("json")
                 .action(ArgAction::SetTrue)
-                .help("Write JSON: a document of one line for each process at each interval"),
+                .help("Print JSON, one line per process and interval"),
         )
         .arg(
             Arg::new("interval")
                 .long("interval")
                 .value_name("TIME")
-                .help("Time between two looks, 250ms to 60s (default 500ms on a terminal, 1s elsewhere)"),
+                .help("Refresh at this interval, 250ms to 60s (default 500ms on a terminal, else 1s)"),
         );
     options_of(Front::Midair)
         .filter(|option| !NOT_HERE.contains(&option.long))
@@ -113,7 +114,7 @@ impl Options {
                     .ok_or_else(|| {
                         Failure::new(
                             Kind::Usage,
-                            format!("--interval {word} is no time between 250ms and 60s"),
+                            format!("--interval {word} is not a time between 250ms and 60s"),
                         )
                     })?,
             ),
@@ -190,8 +191,8 @@ fn over(end: End, whom: &str, whose: &Whose, report: &Report) -> u8 {
         End::Signal(_) | End::Exec => crate::attach::target_code(end, whose, report),
         end => {
             report.note(&match crate::attach::runs_on(end) {
-                Some(why) => format!("{whom} runs on; {why}"),
-                None => format!("{whom} has ended or shut its GPU runtime down"),
+                Some(why) => format!("{whom} keeps running; {why}"),
+                None => format!("{whom} exited or shut down its GPU runtime"),
             });
             0
         }
@@ -344,7 +345,7 @@ fn keep(watched: &Watched) {
         model.wish_for(Cut {
             from: now,
             to: now.saturating_add(KEPT.as_nanos() as u64),
-            why: "asked for in midair top".to_owned(),
+            why: "requested in midair top".to_owned(),
         });
     }
 }
@@ -363,9 +364,9 @@ fn words(notice: &Notice) -> String {
         NoticeKind::Attached(_, took) => {
             format!("attached to {who} in {:.1} ms", took.as_secs_f64() * 1e3)
         }
-        NoticeKind::Refused(failure) => format!("{who} is not attached: {}", failure.what),
+        NoticeKind::Refused(failure) => format!("cannot attach to {who}: {}", failure.what),
         NoticeKind::Ended(_) => format!("{who} has ended"),
-        NoticeKind::Watched => format!("{who} has no GPU runtime yet, and is watched"),
+        NoticeKind::Watched => format!("{who} has no GPU runtime yet; waiting for one"),
     }
 }
 

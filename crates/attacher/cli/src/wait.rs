@@ -1,8 +1,8 @@
 //! The one wait of an attach.
 //!
-//! SIGINT, SIGTERM and SIGHUP are blocked before the attach begins and are read from a signalfd
+//! SIGINT, SIGTERM and SIGHUP are blocked before the attach starts and are read from a signalfd
 //! here, so that they never end this process in the middle of an attach or a detach. A signal that
-//! arrives early is seen when the wait begins. A signal that is ignored at the start (nohup(1)) stays
+//! arrives early is seen when the wait starts. A signal that is ignored at the start (nohup(1)) stays
 //! ignored.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -78,16 +78,16 @@ impl Signals {
             Failure::new(Kind::Enter, format!("{what}: {}", errno.desc()))
         };
         set.thread_block()
-            .map_err(|errno| failed("signals could not be blocked", errno))?;
+            .map_err(|errno| failed("cannot block signals", errno))?;
         // A write beyond the limit of file sizes must fail with an error, even at the end, when
         // results are written. So this signal stays blocked.
         let mut too_large = SigSet::empty();
         too_large.add(Signal::SIGXFSZ);
         too_large
             .thread_block()
-            .map_err(|errno| failed("signals could not be blocked", errno))?;
+            .map_err(|errno| failed("cannot block signals", errno))?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-            .map_err(|errno| failed("no descriptor for signals could be made", errno))?;
+            .map_err(|errno| failed("cannot make a descriptor for signals", errno))?;
         Ok(Signals {
             set,
             fd,
@@ -136,7 +136,7 @@ impl Signals {
 
     /// Does `work`, which is an attach. A signal does not interrupt it, and ends what follows. But
     /// a process may block whoever reads its memory, so that `work` never ends. In that case a
-    /// signal ends this program after [`GRACE`]. Whatever was begun in a process undoes itself when
+    /// signal ends this program after [`GRACE`]. Whatever was started in a process undoes itself when
     /// this program is gone.
     pub fn end_what_hangs<T>(&self, report: &Report, work: impl FnOnce() -> T) -> T {
         let Ok(done) = EventFd::from_flags(EfdFlags::EFD_CLOEXEC) else {
@@ -158,7 +158,7 @@ impl Signals {
                 if signal.any() == Some(true) && !over() {
                     let failure = Failure::new(
                         Kind::NoAnswer,
-                        "a signal came, and the attach did not come to an end: a process holds it up",
+                        "received a signal, but the attach did not finish: a process blocks it",
                     );
                     let code = report.failure(&failure);
                     midair_session::let_go();

@@ -22,19 +22,20 @@ const COLUMN: usize = 10;
 /// The clap command; `pid` is its argument.
 pub(crate) fn command(pid: Arg) -> Command {
     Command::new("why")
-        .about("Say what a process that hangs or crawls waits for")
+                .about("Show what a hanging or slow process waits for")
         .long_about(
-            "Say what a process that hangs or crawls waits for: kernels that do not end, packets that wait for a signal and which queue \
-             would complete it, threads in calls of HIP, HSA, CUDA, RCCL, NCCL and MPI with their stacks, in Python too, locks and who \
-             holds them; with --tree the rank that the others wait for.\n\
-             Nothing is loaded into the process and nothing is written to it: its memory is read, also what it launched long before. A \
-             thread that runs stands still while its stack is read, for less than a millisecond as a rule.",
+            "Show what a hanging or slow process waits for: kernels that do not finish, packets that wait for a signal and the \
+             queue that would complete it, threads in HIP, HSA, CUDA, RCCL, NCCL and MPI calls with their native and Python \
+             stacks, locks and their owners; with --tree, the rank that the others wait for.\n\
+             midair only reads \
+             the process's memory: it loads and writes nothing there. Each running thread is stopped while its stack is read, \
+             usually for less than a millisecond.",
         )
         .args_override_self(true)
         .after_help(crate::help::WHY)
         .arg(
             pid.required(false)
-                .help("Process to look at: its PID, or the name of the one GPU process that has it; or --tree"),
+                .help("Process to inspect: its PID, or a name that matches exactly one GPU process; or --tree"),
         )
         .arg(
             Arg::new("tree")
@@ -42,13 +43,13 @@ pub(crate) fn command(pid: Arg) -> Command {
                 .value_name("PID")
                 .value_parser(clap::value_parser!(u32))
                 .conflicts_with_all(["PID", "pid"])
-                .help("Look at this process and all that descend from it, such as the ranks of a launcher"),
+                .help("Inspect this process and all its descendants, such as a launcher's ranks"),
         )
         .arg(
             Arg::new("time")
                 .long("time")
                 .value_name("TIME")
-                .help("How long to watch whether anything moves, at most 10m (default 1s)"),
+                .help("Watch for progress for this long, at most 10m (default 1s)"),
         )
         .arg(json_argument())
 }
@@ -64,7 +65,10 @@ pub(crate) fn run(
         Some(word) => duration_word(word)
             .filter(|time| *time <= LONGEST)
             .ok_or_else(|| {
-                Failure::new(Kind::Usage, format!("--time {word} is no time up to 10m"))
+                Failure::new(
+                    Kind::Usage,
+                    format!("--time {word} is not a time of at most 10m"),
+                )
             })?,
     };
     let options = Options { time };
@@ -95,8 +99,8 @@ pub(crate) fn run(
             midair_why::lines(&answer)
         }
         (None, None) => {
-            return Err(Failure::new(Kind::Usage, "no process is named")
-                .hint("midair ps lists those that use a GPU"));
+            return Err(Failure::new(Kind::Usage, "no process given")
+                .hint("midair ps lists the processes that use a GPU"));
         }
     };
     for line in lines {

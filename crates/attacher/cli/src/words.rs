@@ -95,7 +95,7 @@ fn one_of(word: &str, all: &[Found]) -> Result<Pid, Failure> {
             Kind::NoProcess,
             format!("no process with a GPU runtime is named '{word}'"),
         )
-        .hint("midair ps lists those that there are; a PID names any process")),
+        .hint("midair ps lists the GPU processes; a PID works for any process")),
         several => {
             let several: Vec<String> = several
                 .iter()
@@ -103,9 +103,9 @@ fn one_of(word: &str, all: &[Found]) -> Result<Pid, Failure> {
                 .collect();
             Err(Failure::new(
                 Kind::Usage,
-                format!("'{word}' names several processes: {}", several.join(", ")),
+                format!("'{word}' matches several processes: {}", several.join(", ")),
             )
-            .hint("give the PID of one, or --name for all of them"))
+            .hint("give the PID of one, or use --name for all of them"))
         }
     }
 }

@@ -325,7 +325,7 @@ fn no_input_and_no_duration_detaches_at_once_and_says_so() {
 #[test]
 fn a_recording_of_a_service_ends_by_a_signal_alone() {
     let words = [&ATTACH[..], &["--until-signal"]].concat();
-    // Standard input is at its end from the beginning.
+    // Standard input is at its end from the start.
     let mut run = Run::start(&words, "", Stdio::null(), None);
     run.until("Send SIGINT or SIGTERM to detach...")
         .signal(Signal::SIGTERM);
@@ -419,8 +419,8 @@ fn the_end_of_the_target() {
     let directory = tempfile::tempdir().unwrap();
     for (word, code, said) in [
         ("exit", 0, ""),
-        ("9", 31, "ended by signal SIGKILL"),
-        ("exec", 31, "another program by exec"),
+        ("9", 31, "killed by signal SIGKILL"),
+        ("exec", 31, "executed another program"),
         ("yield", 0, "a warning"),
     ] {
         let fifo = directory.path().join(word);
@@ -525,13 +525,13 @@ fn words_that_end_before_an_attach() {
         (
             &["--pid", "1", "--", "app"],
             2,
-            "either a program to start or a process to attach to",
+            "cannot both start a program and attach to a process",
         ),
         (&["--hip-trace", "--"], 2, "no program to start"),
         (
             &["--kernel-trace", "-f", "parquet", "--", "true"],
             2,
-            "parquet is written by an attach only",
+            "only an attach can write parquet",
         ),
         // This starts a program, and does not attach.
         (
@@ -547,12 +547,12 @@ fn words_that_end_before_an_attach() {
         (
             &["--profile-mpi-ranks", "3-1", "--", "true"],
             2,
-            "the range 3-1 ends before it begins",
+            "the range 3-1 ends before its start",
         ),
         (
             &["--mpi-world-rank-variable", "RANK", "--", "true"],
             2,
-            "go together",
+            "must be used together",
         ),
         (
             &[
@@ -568,17 +568,17 @@ fn words_that_end_before_an_attach() {
         (
             &["--pid", "1", "--rocm-root", "/opt/rocm"],
             2,
-            "an attach brings libraries of its own",
+            "an attach uses midair's own libraries",
         ),
         (
             &["--pid", "1", "--profile-mpi-ranks", "0"],
             2,
-            "MPI ranks are chosen where a program is started",
+            "MPI ranks can only be selected when a program is started",
         ),
         (
             &["--pid", "1", "--process-sync"],
             2,
-            "--process-sync is for programs that are started",
+            "--process-sync requires a started program",
         ),
         (
             &["--pid", "1", "-P", "1:0:3"],
@@ -725,7 +725,7 @@ fn how_it_came_in_is_told_at_level_info() {
     let end = Run::start(&words, "entry", Stdio::null(), None).end();
     for line in [
         "entered by a running thread at a safe point: 7 (work), in step; that thread was stopped for 123 us (stop 20, stub 100, release 3)",
-        "running threads were stopped 5 times to find out where they were, for 60 us together",
+        "running threads were stopped 5 times to inspect them, for 60 us in total",
         "not used: 0 (busy) is running",
         "not used: 19 (busy) is running",
         "not used: 3 more",
@@ -831,7 +831,7 @@ fn midair_ps_tells_what_it_could_not_look_at() {
     let ps = |words: &[&str]| Run::start(words, "", Stdio::null(), None).end();
     let end = ps(&["midair", "ps"]);
     assert_eq!((end.code, end.out.len()), (Some(0), 0));
-    // Root must not be told to become root.
+    // Root must not be asked to become root.
     let remedy = match nix::unistd::Uid::effective().is_root() {
         true => "",
         false => ": run this as root",

@@ -239,7 +239,7 @@ impl<'a> Search<'a> {
             let elsewhere = leave_processor_to(candidate.tid);
             let _urgent = Urgent::begin();
             let Some(candidate) = judge.again(candidate) else {
-                return Err(NotHeld::Unsuitable("it went on meanwhile"));
+                return Err(NotHeld::Unsuitable("it continued in the meantime"));
             };
             is_free(loader, look)?;
             let awake = elsewhere.map(Awake::keep);
@@ -369,7 +369,7 @@ fn use_it<T>(
         None => {}
         Some(Differs::ThreadRights) => {
             return Err(NotHeld::Unsuitable(
-                "it has other rights than its process had",
+                "its privileges differ from those its process had",
             ));
         }
         Some(Differs::ChangesUser) => {

@@ -114,7 +114,7 @@ impl TargetCode {
         let (Some(gadget), Some(restorer)) = (gadget, restorer) else {
             return Err(missing);
         };
-        // Somebody may have changed the code in memory, or the file is not the one that was loaded.
+        // The code in memory may have changed, or the file is not the one that was loaded.
         let same = |address: RemoteAddr, bytes: &[u8]| {
             let got = memory.read_vec(address, bytes.len());
             got.map(|got| got == bytes)

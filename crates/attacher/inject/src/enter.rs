@@ -144,7 +144,7 @@ fn make_thread(
                 0,
             ];
             let base = hold.system_call("mmap", number::MMAP, args)?;
-            // The list of mappings was read before this one was made, so the memory is told of it.
+            // The list of mappings was read before this one was made, so the memory gets it.
             look.memory()
                 .mapped(RemoteAddr::new(base), WHOLE_LEN as usize);
             let mappings = Mappings::at(RemoteAddr::new(base));

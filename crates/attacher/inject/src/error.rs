@@ -37,7 +37,7 @@ pub enum Refusal {
     NotPermitted {
         /// The process.
         pid: Pid,
-        /// Why, as far as can be told.
+        /// Why, as far as known.
         why: String,
         /// What to do about it.
         hint: &'static str,
@@ -49,7 +49,7 @@ pub enum Refusal {
         /// The filter's answer.
         source: io::Error,
     },
-    /// Somebody traces it (a debugger, strace).
+    /// A tracer is attached to it (a debugger, strace).
     Traced {
         /// The process.
         pid: Pid,
@@ -167,17 +167,20 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::NoProcess { pid } => write!(f, "there is no process {pid}"),
             Refusal::Zombie { pid } => {
-                write!(f, "process {pid} has ended and only waits to be reaped")
+                write!(
+                    f,
+                    "process {pid} is a zombie: it has exited and is waiting to be reaped"
+                )
             }
             Refusal::KernelThread { pid, name } => {
-                write!(f, "{pid} ({name}) is a thread of the kernel")
+                write!(f, "{pid} ({name}) is a kernel thread")
             }
             Refusal::NotPermitted { pid, why, .. } => {
-                write!(f, "process {pid} may not be entered: {why}")
+                write!(f, "cannot enter process {pid}: {why}")
             }
             Refusal::PtraceForbidden { pid, source } => write!(
                 f,
-                "process {pid} cannot be entered from here: a seccomp filter that midair itself is under refuses ptrace: {source}"
+                "cannot enter process {pid} from here: midair's own seccomp filter refuses ptrace: {source}"
             ),
             Refusal::Traced { pid, by, name } => {
                 write!(f, "process {pid} is traced by {by} ({name})")
@@ -200,7 +203,7 @@ impl fmt::Display for Refusal {
             } => {
                 write!(
                     f,
-                    "the C library of process {pid} is too old: glibc {major}.{minor}, needed is 2.34"
+                    "the C library of process {pid} is too old: glibc {major}.{minor}; 2.34 or newer required"
                 )
             }
             Refusal::LibcKind { pid, what } => {
@@ -211,7 +214,7 @@ impl fmt::Display for Refusal {
             Refusal::NoProc { pid, what } => {
                 write!(
                     f,
-                    "process {pid} does not see itself in /proc, by which it would load our library: {what}"
+                    "process {pid} does not see itself in /proc, which it needs to load midair's library: {what}"
                 )
             }
             Refusal::Filtered { pid, call, action } => {
@@ -232,28 +235,24 @@ impl fmt::Display for Refusal {
             }
             Refusal::Dispatches { pid } => write!(
                 f,
-                "process {pid} has its system calls turned into signals (syscall user dispatch)"
+                "process {pid} uses syscall user dispatch, which turns its system calls into signals"
             ),
             Refusal::LeaderEnded { pid } => write!(
                 f,
-                "the first thread of process {pid} has ended, and before Linux 6.9 the kernel gives nobody a descriptor of such a process"
+                "the main thread of process {pid} has exited, and the kernel provides no pidfd for such a process before Linux 6.9"
             ),
-            Refusal::Restless { pid } => write!(
-                f,
-                "process {pid} executes one program after the other, faster than it can be inspected"
-            ),
+            Refusal::Restless { pid } => {
+                write!(f, "cannot inspect process {pid}: it keeps calling execve")
+            }
             Refusal::SharesMemory { pid, with } => write!(
                 f,
-                "process {pid} runs in the memory of its parent {with} and has not started a program of its own yet (vfork)"
+                "process {pid} still shares the memory of its parent {with} (vfork)"
             ),
             Refusal::FilterUnread { pid, why } => {
-                write!(
-                    f,
-                    "the seccomp filters of process {pid} cannot be read: {why}"
-                )
+                write!(f, "cannot read the seccomp filters of process {pid}: {why}")
             }
             Refusal::Unreadable { pid, what, source } => {
-                write!(f, "{what} of process {pid} cannot be read: {source}")
+                write!(f, "cannot read {what} of process {pid}: {source}")
             }
         }
     }
@@ -326,7 +325,7 @@ pub enum EnterError {
     Replaced {
         /// During what.
         during: &'static str,
-        /// Whether anything had been changed in the old program. If not, the attach can begin again
+        /// Whether anything had been changed in the old program. If not, the attach can start again
         /// with the new one.
         begun: bool,
     },
@@ -419,7 +418,7 @@ pub enum EnterError {
 
 impl EnterError {
     /// Whether the worker thread says that it has waited for the library long enough. That it had
-    /// been sent by then makes no difference: nothing has begun.
+    /// been sent by then makes no difference: nothing has started.
     pub fn is_lost_patience(&self) -> bool {
         let silence = step_words(step::SILENCE);
         matches!(self, EnterError::Boot { step, errno: 0, .. } if *step == silence)
@@ -464,30 +463,27 @@ impl fmt::Display for EnterError {
             EnterError::OtherVersion { tid, version } => {
                 write!(
                     f,
-                    "thread {tid} was left there by another build of midair (layout {version})"
+                    "thread {tid} belongs to another build of midair (layout {version})"
                 )
             }
             EnterError::OtherBuild { pid } => {
                 write!(
                     f,
-                    "process {pid} has the library of another build of midair, without its thread: it was forked from a process that was profiled"
+                    "process {pid} has the library of another build of midair, without its thread: it was forked from a profiled process"
                 )
             }
             EnterError::NoChannel { tid } => write!(
                 f,
-                "what thread {tid} names as the channel to its attacher is no such socket"
+                "thread {tid} does not name a valid socket as the channel to its attacher"
             ),
             EnterError::Gone { during } => write!(f, "the process ended (step: {during})"),
             EnterError::Replaced { during, .. } => {
-                write!(
-                    f,
-                    "the process became another program by exec (step: {during})"
-                )
+                write!(f, "the process executed another program (step: {during})")
             }
             EnterError::RightsChanged { pid, during } => {
                 write!(
                     f,
-                    "process {pid} has other rights than when it was inspected, seen at {during}: it was let go"
+                    "the privileges of process {pid} changed since its inspection (step: {during}); it was released"
                 )
             }
             EnterError::SystemCall { call, errno } => {
@@ -507,16 +503,16 @@ impl fmt::Display for EnterError {
             EnterError::StubCrashed { signal, at } => {
                 write!(
                     f,
-                    "signal {signal} at {at:#x} on the borrowed thread; it was taken back"
+                    "signal {signal} at {at:#x} on the borrowed thread; it was restored"
                 )
             }
             EnterError::StubLeft { tid } => write!(
                 f,
-                "making a thread took too long on thread {tid}; it was let go and goes on by itself once that returns"
+                "making a thread took too long on thread {tid}; the thread was released, and continues when the call returns"
             ),
             EnterError::StubBlocked { tid } => write!(
                 f,
-                "thread {tid} would have waited for a lock of the allocator that does not come free; it was taken back"
+                "thread {tid} would have waited for an allocator lock that is not released; it was restored"
             ),
             EnterError::Silent { at } => {
                 write!(

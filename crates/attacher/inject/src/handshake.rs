@@ -19,13 +19,13 @@ use crate::worker::{Block, mailbox_words};
 /// How often a wait for the worker thread checks that the process still exists and runs.
 pub(crate) const DOUBT: Duration = Duration::from_millis(20);
 
-/// Waits until the worker thread has opened its socket, and takes a copy of the far end.
+/// Waits until waiting for the worker thread's socket, and takes a copy of the far end.
 pub(crate) fn meet(
     look: &Inspection,
     block: &Block,
     options: &Options,
 ) -> Result<(OwnedFd, Tid), EnterError> {
-    const PHASE: &str = "meeting the worker thread";
+    const PHASE: &str = "connecting to the worker thread";
     let deadline = Deadline::after(options.boot);
     let mut pace = Pace::new();
     let mut doubt = Deadline::after(DOUBT);
@@ -50,7 +50,7 @@ pub(crate) fn meet(
         }
     }
     FaultPoint::Opened.reached();
-    fault::step("the worker thread has opened its socket");
+    fault::step("waiting for the worker thread's socket");
     let worker = find_worker(look, block).ok_or(EnterError::Gone { during: PHASE })?;
     let far = block.signed(offset_of!(BootBlock, fd_far)).during(PHASE)?;
     if is_other_file(worker, far) {

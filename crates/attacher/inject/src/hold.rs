@@ -80,7 +80,7 @@ pub(crate) fn stop(
     let seized = match Seized::seize(candidate.tid, suspend_seccomp) {
         Ok(seized) => seized,
         Err(error) if error.is_gone() => return Err(NotHeld::Unsuitable("it ended meanwhile")),
-        // We have the permission: it was checked before. So somebody else traces the thread:
+        // We have the permission: it was checked before. So another tracer is attached to the thread:
         // another attacher, for a moment, or a debugger, for longer. The next inspection tells
         // which.
         Err(error) if error.errno() == Some(EPERM) => {
@@ -297,7 +297,7 @@ impl Hold {
         );
         self.held(during)?.set_registers(&regs).during(during)?;
         self.block_signals(during)?;
-        // The first stop is at the beginning of the call, the second at its end.
+        // The first stop is at the start of the call, the second at its end.
         for _ in 0..2 {
             self.next_syscall_stop(during)?;
         }

@@ -16,7 +16,7 @@ use crate::error::{During, EnterError};
 use crate::inspection::Inspection;
 use crate::payload::Payload;
 
-/// The beginning of the file names of such copies.
+/// The start of the file names of such copies.
 const NAME: &[u8] = b"memfd:midair-agent-";
 
 impl Inspection {
@@ -71,7 +71,7 @@ pub(crate) fn entry(
     let ours = ElfFile::open(File::from(file)).during(PHASE)?;
     let [entry] = ours.exported([ENTRY]).during(PHASE)?;
     let Some(entry) = entry.filter(|_| !ours.build_id.is_empty()) else {
-        // Without a build id, builds cannot be told apart.
+        // Without a build id, builds cannot be distinguished.
         return Ok(None);
     };
     let memory = look.memory();

@@ -27,7 +27,7 @@ pub struct Recorder {
     /// The thread.
     pub tid: Tid,
     /// True if only tools in the process receive its records. An attach serves these tools as well,
-    /// so this session gives way to it.
+    /// so this session yields to it.
     pub makes_way: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Inspection {
     pub(crate) image: ProcessImage,
 }
 
-/// How often a process is inspected anew if it became another program during the inspection.
+/// How often a process is inspected again if it became another program during the inspection.
 const EXECUTIONS: usize = 8;
 
 /// Inspects the process of `pid` (any thread id of it will do).
@@ -101,7 +101,7 @@ fn inspect_within(pid: Pid, executions: usize, purpose: Purpose) -> Result<Inspe
             {
                 return Err(Refusal::Restless { pid });
             }
-            // A program that has only just begun still maps its libraries, and unmaps the parts
+            // A program that has only just started still maps its libraries, and unmaps the parts
             // that they do not need.
             Err(Refusal::Unreadable { .. }) if seen < executions => seen += 1,
             Err(_) if replaced && seen < executions => seen += 1,

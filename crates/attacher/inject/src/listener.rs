@@ -43,7 +43,7 @@ pub struct Endpoint {
     listener: Option<Tid>,
     /// The name of its socket.
     name: String,
-    /// How many system call filters the listener had when it began to listen.
+    /// How many system call filters the listener had when it started to listen.
     filters_then: u32,
     /// How many filters it has now.
     filters: u32,
@@ -113,7 +113,7 @@ impl Endpoint {
         (Some(endpoint), named.len().saturating_sub(1))
     }
 
-    /// Returns true if the listener has got a system call filter since it began to listen. That
+    /// Returns true if the listener has got a system call filter since it started to listen. That
     /// filter may forbid what serving us needs, and may kill the process for it.
     pub(crate) fn is_filtered_later(&self) -> bool {
         self.filters_then != self.filters
@@ -229,12 +229,12 @@ impl Endpoint {
         };
         let connection = connection.map_err(|error| match error.kind() {
             // The process that listened there is gone.
-            io::ErrorKind::ConnectionRefused => NotServed::Refused("its listener has gone".into()),
-            _ => closed("its listener cannot be reached", &error),
+            io::ErrorKind::ConnectionRefused => NotServed::Refused("its listener is gone".into()),
+            _ => closed("cannot connect to its listener", &error),
         })?;
         let peer = listening_peer(connection.as_fd())
-            .map_err(|error| closed("its listener cannot be proven", &error))?;
-        // A daemon may begin to listen as root, and drop its rights later.
+            .map_err(|error| closed("cannot verify its listener", &error))?;
+        // A daemon may start to listen as root, and drop its rights later.
         if peer.pid == Some(self.pid) && (peer.uid == 0 || self.uids.contains(&peer.uid)) {
             return Ok(connection);
         }
@@ -276,17 +276,18 @@ impl Endpoint {
             // The listener's answer may be there already and say why it hung up.
             match error.raw_os_error() {
                 Some(EPIPE | ECONNRESET) => Ok(()),
-                _ => Err(closed("its listener cannot be spoken to", &error)),
+                _ => Err(closed("cannot communicate with its listener", &error)),
             }
         })
     }
 
-    /// Reads the token at an address that the process has told. Nothing else of its memory is ever
+    /// Reads the token at an address that the process has sent. Nothing else of its memory is ever
     /// sent back, because by then the process might be another program, while the program that it
     /// was before might still have the connection.
     fn token(&self, at: u64) -> Result<Token, NotServed> {
         let unread = |error: &io::Error| {
-            let why = "its listener wants to see that we may read its memory, and we may not";
+            let why =
+                "its listener requires proof that midair may read its memory, and midair may not";
             closed(why, error)
         };
         // Reading memory that is mapped from a file may block. So only plain memory is read.
@@ -308,7 +309,9 @@ impl Endpoint {
         }
         Token::read(&bytes)
             .filter(|_| self.image.standing() == ImageState::Same)
-            .ok_or_else(|| NotServed::Refused("its listener's token is not where it said".into()))
+            .ok_or_else(|| {
+                NotServed::Refused("its listener's token is not at the announced address".into())
+            })
     }
 
     fn reply(&self, connection: &OwnedFd, options: &Options) -> Result<ConnectReply, NotServed> {
@@ -393,8 +396,7 @@ impl NotServed {
 }
 
 /// Why such a listener is left alone.
-pub(crate) const FILTERED_LATER: &str =
-    "it has got a system call filter since it listens, which may forbid what serving needs";
+pub(crate) const FILTERED_LATER: &str = "it has installed a system call filter since its listener started, which may forbid calls that the listener needs";
 
 const EPIPE: i32 = 32;
 const ECONNRESET: i32 = 104;

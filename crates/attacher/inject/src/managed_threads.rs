@@ -45,7 +45,7 @@ impl ThreadManager {
                 format!("is built with {name} (-fsanitize={word}), which {does}")
             }
             ThreadManager::Translator(name) => {
-                format!("runs under {name}, which crashes at code that it does not translate")
+                format!("runs under {name}, which crashes on code that it does not translate")
             }
         }
     }
@@ -57,7 +57,7 @@ impl ThreadManager {
                 format!("profile a build without -fsanitize={word}")
             }
             ThreadManager::Translator(name) => {
-                format!("profile the program when it runs without {name}")
+                format!("profile the program without {name}")
             }
         }
     }
@@ -66,17 +66,17 @@ impl ThreadManager {
 const THREAD: ThreadManager = ThreadManager::Sanitizer {
     name: "ThreadSanitizer",
     word: "thread",
-    does: "crashes at a thread that it did not make",
+    does: "crashes on a thread that it did not create",
 };
 const MEMORY: ThreadManager = ThreadManager::Sanitizer {
     name: "MemorySanitizer",
     word: "memory",
-    does: "ends a process at what libraries that it did not compile write",
+    does: "ends a process when uninstrumented libraries write memory",
 };
 const HWADDRESS: ThreadManager = ThreadManager::Sanitizer {
     name: "HWAddressSanitizer",
     word: "hwaddress",
-    does: "keeps a state of each thread that it makes",
+    does: "keeps state for each thread that it creates",
 };
 
 /// The beginnings of the names of mapped files that show such a runtime: its library, or the

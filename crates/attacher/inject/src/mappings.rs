@@ -29,7 +29,7 @@ const THREAD_STACK: u64 = 1024 * 1024;
 /// How long the stub keeps its processor while it waits to be stopped again, which usually takes
 /// less. After that it yields the processor, and again in each time slice that it gets. It does not
 /// yield immediately, because a thread whose priority was not raised (the attacher may have no
-/// right to do so) then waits for its next slice: 3 ms beside one other thread.
+/// right to do so) then waits for its next slice: 3 ms alongside one other thread.
 const STUB_TURN_US: u64 = 250;
 
 /// Length of the code mapping, bytes.
@@ -53,7 +53,7 @@ pub struct Mappings {
     pub code: RemoteAddr,
     /// Its length, bytes.
     pub code_len: u64,
-    /// Base of the data mapping, which begins with the boot block.
+    /// Base of the data mapping, which starts with the boot block.
     pub data: RemoteAddr,
     /// Its length, bytes.
     pub data_len: u64,
@@ -108,7 +108,7 @@ const ASKED: usize = 64;
 /// Returns the processors on which the worker thread may run: all on which any thread of the
 /// process may. The mask of one thread is not enough, since the borrowed thread may be pinned to
 /// one processor, and so may the first thread. The worker thread, and the threads that CUPTI makes
-/// from it, would then take turns with the application's threads on that processor.
+/// from it, would then alternate with the application's threads on that processor.
 fn processors(look: &Inspection) -> Vec<u8> {
     let mut all = cpu_mask(&look.status.cpus_allowed);
     let threads = task::list(look.tid).unwrap_or_default();
@@ -235,7 +235,7 @@ fn number_in(path: &[u8]) -> Option<i32> {
     end.split_once(".so")?.0.parse().ok()
 }
 
-/// The beginning of the names of these memory files.
+/// The start of the names of these memory files.
 const MEMFD: &str = "midair-agent";
 
 /// Returns the name of the memory file for a library with this number. `word` tells which library

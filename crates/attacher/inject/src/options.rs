@@ -79,7 +79,7 @@ pub enum Library {
     /// The same, from a file that is open already. Exactly this file is sent, whatever its path
     /// leads to by now.
     Opened {
-        /// The file. It is read from its beginning, and its position does not change.
+        /// The file. It is read from its start, and its position does not change.
         file: Arc<File>,
         /// The word by which the copy of a further library is recognised in a process
         /// ([`crate::Inspection::copies`]). It has letters and digits only, and is empty for the
@@ -129,7 +129,7 @@ pub enum FaultPoint {
     WakeKicked,
     /// The listener's socket is connected to.
     Connected,
-    /// The listener has told where its token is.
+    /// The listener has sent where its token is.
     Challenged,
     /// The listener has answered.
     Answered,

@@ -49,15 +49,15 @@ impl Grade {
     /// Returns why a thread of this grade may be borrowed, for a message.
     pub fn words(self) -> &'static str {
         match self {
-            Grade::Listener => "made to be borrowed",
-            Grade::Call => "a call that goes on unseen, its stack known to its root",
-            Grade::Condition => "a wait of the program's own, its stack known to its root",
+            Grade::Listener => "created for borrowing",
+            Grade::Call => "a call that continues unnoticed, with a complete stack",
+            Grade::Condition => "a wait of the program itself, with a complete stack",
             Grade::CallUnknown => {
-                "a call that goes on unseen, its inner stack known and its outer one not"
+                "a call that continues unnoticed, with only the inner stack known"
             }
-            Grade::Lock => "a wait for a lock of the program, all its functions by name",
-            Grade::Disturbed => "a call that comes back with EINTR; no better thread was there",
-            Grade::SafePoint => "it holds nothing there, its stack known to its root",
+            Grade::Lock => "a wait for a lock of the program, with all functions named",
+            Grade::Disturbed => "a call that returns EINTR; no better thread exists",
+            Grade::SafePoint => "it holds no lock there, with a complete stack",
         }
     }
 }
@@ -174,7 +174,7 @@ impl<'a> Judge<'a> {
         }
         let excluded = |name: &String| stat.comm.starts_with(name.as_bytes());
         if self.options.never_borrow.iter().any(excluded) {
-            return not(format!("is not to be borrowed ({NEVER_BORROW})"));
+            return not(format!("must not be borrowed ({NEVER_BORROW})"));
         }
         let ours = [THREAD_NAME, LOCAL_NAME, SOLE_NAME];
         if ours.iter().any(|name| stat.comm == name.as_bytes()) {
@@ -201,7 +201,7 @@ impl<'a> Judge<'a> {
                 return not("is running".into());
             }
             Ok(Activity::Blocked { .. }) => return not("is blocked outside system calls".into()),
-            Err(_) => return not("does not tell what it does".into()),
+            Err(_) => return not("does not show its system call".into()),
         };
         let Some((call, blocked)) = arch::blocked_in(blocking.number, &blocking.args) else {
             return not(format!("is in system call {}", blocking.number));
@@ -342,13 +342,11 @@ impl<'a> Judge<'a> {
         match blocked {
             Blocked::Futex | Blocked::Restarted => {
                 let Some((name, wait)) = wait else {
-                    return Err(format!(
-                        "is in {call}, in no function that is known to wait"
-                    ));
+                    return Err(format!("is in {call}, outside the functions known to wait"));
                 };
                 if !walk.rooted {
                     return Err(format!(
-                        "is in {call} ({name}), its stack cannot be followed to its root"
+                        "is in {call} ({name}), and its stack cannot be unwound completely"
                     ));
                 }
                 match wait {
@@ -448,11 +446,11 @@ pub(crate) fn unchanged(
     stack: &[u8],
 ) -> Result<(), &'static str> {
     let Some(comes_back) = arch::stands_in(regs, &candidate.blocking) else {
-        return Err("it went on meanwhile");
+        return Err("it continued in the meantime");
     };
     let same_frame = candidate.frame.is_none_or(|frame| frame == regs.frame());
     if !same_frame || !same_stack(stack, &candidate.stack, &candidate.blocking) {
-        return Err("its stack changed meanwhile");
+        return Err("its stack changed in the meantime");
     }
     match comes_back {
         RestartAs::Again | RestartAs::Interrupted => Ok(()),

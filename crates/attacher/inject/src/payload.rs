@@ -67,7 +67,7 @@ pub(crate) fn read(library: &Library) -> Result<Option<Payload>, EnterError> {
     Ok(Some(Payload { content, word }))
 }
 
-/// Copies a file from its beginning and leaves its position alone.
+/// Copies a file from its start and leaves its position alone.
 fn copy(from: &File, to: &mut File) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let mut at = 0;

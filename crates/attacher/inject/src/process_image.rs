@@ -103,7 +103,7 @@ pub(crate) struct ProcessImage {
     auxv: Vec<u8>,
     /// The file of its program. None if that may not be seen.
     exe: Option<FileId>,
-    /// When that thread began, in clock ticks since boot.
+    /// When that thread started, in clock ticks since boot.
     start_ticks: Option<u64>,
     /// The rights on which the decision at the inspection was based.
     rights: Rights,
@@ -113,7 +113,7 @@ pub(crate) struct ProcessImage {
 /// be seen.
 const SETTLING: Duration = Duration::from_millis(250);
 
-/// The same time for a process whose end can already be seen to have begun.
+/// The same time for a process whose end can already be seen to have started.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// `PF_EXITING`.
@@ -275,7 +275,7 @@ impl ProcessImage {
             // A thread that has ended cannot be traced (EPERM), which looks as if another process
             // traced it.
             || (matches!(error, EnterError::Engine { .. }) && is_ending(self.pid));
-            // On an overloaded machine, an end that has begun takes a while.
+            // On an overloaded machine, an end that has started takes a while.
             if deadline.passed() && !last.passed() && settles && is_ending(self.pid) {
                 deadline = Deadline::after(SETTLING);
             }
@@ -342,7 +342,7 @@ fn auxv(tid: Tid) -> Vec<u8> {
     kernel_text(format!("{tid}/auxv")).unwrap_or_default()
 }
 
-/// Returns when a thread began, in clock ticks since boot. It reads the file of the thread alone:
+/// Returns when a thread started, in clock ticks since boot. It reads the file of the thread alone:
 /// the file of the process adds up all threads, which takes long where there are many.
 fn began(tid: Tid) -> Option<u64> {
     thread_stat(tid).map(|stat| stat.start_ticks)

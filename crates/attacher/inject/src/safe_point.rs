@@ -252,7 +252,7 @@ impl Judge<'_> {
             ),
             Standing::Unknown => {
                 return Err(RejectReason::Never(
-                    "its registers do not tell where it stands".into(),
+                    "its registers do not show its position".into(),
                 ));
             }
         };
@@ -289,7 +289,9 @@ impl Judge<'_> {
             return Err(RejectReason::HoldsSomething(objection));
         }
         if !walk.rooted {
-            return Err(there("where its stack cannot be followed to its root"));
+            return Err(there(
+                "at a place where its stack cannot be unwound completely",
+            ));
         }
         let doing = match call {
             Some((call, None)) => format!("just back from {call}"),
@@ -319,7 +321,7 @@ impl Judge<'_> {
                     return Err(there("in a program that has an allocator of its own"));
                 }
                 if self.leaves_the_c_library_unnamed(frames) {
-                    return Err(there("called by a part of the C library that has no name"));
+                    return Err(there("called by an unnamed part of the C library"));
                 }
                 let names = within
                     .map(|frame| frame.names.as_slice())
@@ -328,7 +330,7 @@ impl Judge<'_> {
                 let code = match (names.first(), module) {
                     (Some(function), _) => function.clone(),
                     (None, Some(module)) => format!("code of {}", show(module.file_name())),
-                    (None, None) => "code made at run time".to_owned(),
+                    (None, None) => "code generated at run time".to_owned(),
                 };
                 match pure {
                     Some(function) => format!("in {function}, called by {code}"),
@@ -399,14 +401,14 @@ impl Judge<'_> {
         /// Offset of `rseq_cs` in `struct rseq` (linux/rseq.h).
         const SEQUENCE: u64 = 8;
         let area = stopped.restartable_sequences().map_err(|_| {
-            RejectReason::Never("the kernel does not tell of its restartable sequences".into())
+            RejectReason::Never("the kernel does not show its restartable sequences".into())
         })?;
         let Some((area, ..)) = area else {
             return Ok(());
         };
         let memory = self.look.memory();
         let unreadable =
-            |_| RejectReason::HoldsSomething("its restartable sequence cannot be read".into());
+            |_| RejectReason::HoldsSomething("cannot read its restartable sequence".into());
         let sequence = memory.read_u64(area.plus(SEQUENCE)).map_err(unreadable)?;
         if sequence == 0 {
             return Ok(());
@@ -440,7 +442,7 @@ impl Reasons {
         let mut all: Vec<(&String, &u32)> = self.0.iter().collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         if looks == 0 {
-            return "is running; there was no time to look where".to_owned();
+            return "is running; there was no time to inspect it".to_owned();
         }
         let told: Vec<String> = all
             .iter()
@@ -449,7 +451,7 @@ impl Reasons {
             .collect();
         let more = if all.len() > 3 { ", and elsewhere" } else { "" };
         format!(
-            "is running; looked at {looks} times: {}{more}",
+            "is running; inspected {looks} times: {}{more}",
             told.join(", ")
         )
     }
@@ -472,7 +474,7 @@ mod tests {
         }
         assert_eq!(
             reasons.words(),
-            "is running; looked at 7 times: 3 times b, 2 times c, 1 times a, and elsewhere"
+            "is running; inspected 7 times: 3 times b, 2 times c, 1 times a, and elsewhere"
         );
     }
 
@@ -599,7 +601,7 @@ mod tests {
             memory.write(empty, &[0; 4096]).unwrap();
             let mut lost = regs;
             lost.0.rsp = empty.get() + 1024;
-            let unknown = "where its stack cannot be followed to its root";
+            let unknown = "at a place where its stack cannot be unwound completely";
             assert_eq!(again(&lost).map(|_| ()), Err(unknown.to_owned()));
             Some(())
         })

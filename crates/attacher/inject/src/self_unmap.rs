@@ -12,7 +12,7 @@
 //! page, where an `exit` follows the system call instruction. `munmap` would take that page away,
 //! so it is made by the C library's own last system call instruction, which stays mapped. The C
 //! library's loop around `exit` follows that instruction, and we check that it does before we
-//! begin. So the thread ends wherever this process may die.
+//! start. So the thread ends wherever this process may die.
 
 use std::os::fd::OwnedFd;
 
@@ -95,7 +95,7 @@ impl Way<'_> {
         let base = loop {
             stopped = self.to_call(stopped, self.deadline)?;
             let regs = stopped.registers().during(PHASE)?;
-            // `exit` never returns, so a stop at this call is at its beginning.
+            // `exit` never returns, so a stop at this call is at its start.
             if arch::call_begun(&regs) == number::EXIT {
                 break regs;
             }
@@ -125,7 +125,7 @@ impl Way<'_> {
         }
     }
 
-    /// Does the rest with the thread stopped at the beginning of its `exit` call.
+    /// Does the rest with the thread stopped at the start of its `exit` call.
     fn at_exit(&self, stopped: Stopped, base: &Registers) -> Result<bool, EnterError> {
         let len = arch::SYSCALL_INSTRUCTION.len() as u64;
         let exit = RemoteAddr::new(base.pc()).minus(len);

@@ -28,7 +28,7 @@ pub struct Counter {
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     per_second: bool,
-    /// Begin, end and value of each reading, in the order of their ends.
+    /// Start, end and value of each reading, in the order of their ends.
     readings: VecDeque<(u64, u64, f64)>,
 }
 

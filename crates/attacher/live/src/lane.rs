@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// kernels in a window, a shorter window is shown.
 const MOST: usize = 1 << 15;
 
-/// A span: begin and end, ns.
+/// A span: start and end, ns.
 pub(crate) type Span = (u64, u64);
 
 /// Disjoint spans, sorted by time.

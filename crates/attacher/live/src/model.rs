@@ -92,7 +92,7 @@ pub(crate) struct Lanes {
     pub(crate) busy: Lane,
     /// When copies from it or to it ran.
     pub(crate) copying: Lane,
-    /// When a dispatch's doorbell had been rung and the dispatch had not begun.
+    /// When a dispatch's doorbell had been rung and the dispatch had not started.
     pub(crate) queued: Lane,
     /// Whether it has run a kernel or has a queue. The others are ends of copies, perhaps the host.
     pub(crate) is_gpu: bool,

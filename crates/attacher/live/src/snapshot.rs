@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// When the session began.
+    /// When the session started.
     pub since: u64,
     /// When the snapshot was taken.
     pub now: u64,
@@ -80,7 +80,7 @@ pub struct Device {
 pub struct Idle {
     /// Copies from this device or to it ran.
     pub copies: f64,
-    /// A dispatch was launched and had not begun.
+    /// A dispatch was launched and had not started.
     pub launching: f64,
     /// A thread of the host waited for a device.
     pub waiting: f64,
@@ -226,7 +226,7 @@ fn worker(model: &Model) -> Option<f64> {
     (time > 0).then(|| spent as f64 / time as f64)
 }
 
-/// Returns the earliest time when the dispatch at the head of a queue may have begun.
+/// Returns the earliest time when the dispatch at the head of a queue may have started.
 pub(crate) fn began(model: &Model, flight: &crate::Flight) -> u64 {
     let last = model.queues.get(&flight.queue);
     let last = last.map_or(0, |queue| queue.last_end);

@@ -72,9 +72,9 @@ impl Trigger {
         let text = text.trim();
         let regex = |pattern: &str| {
             Regex::new(pattern)
-                .map_err(|why| format!("'{pattern}' is no regular expression: {why}"))
+                .map_err(|why| format!("'{pattern}' is not a regular expression: {why}"))
         };
-        let unknown = || format!("'{text}' is no condition; there are {FORMS}");
+        let unknown = || format!("'{text}' is not a condition; use one of {FORMS}");
         let above = |rest: &str| {
             rest.trim()
                 .strip_prefix('>')
@@ -138,7 +138,7 @@ pub(crate) struct Armed {
     trigger: Trigger,
     /// Whether a kernel's name matches, by our number for it.
     matches: HashMap<u64, bool>,
-    /// The events that were reported already: the begin of a device's gap, or a queue's dispatch.
+    /// The events that were reported already: the start of a device's gap, or a queue's dispatch.
     told: HashMap<u32, u64>,
     /// Whether the memory was above the limit.
     above: bool,
@@ -229,7 +229,7 @@ impl Triggers {
                 }
                 armed.told.insert(node, span.1);
                 let ms = (end - span.1) as f64 / 1e6;
-                let what = format!("GPU {gpu} ran nothing for {ms:.1} ms or more");
+                let what = format!("GPU {gpu} was idle for {ms:.1} ms or more");
                 Self::happened(&mut self.events, &armed.trigger, span.1 + limit, &what);
             }
         }

@@ -42,7 +42,7 @@ pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watched {
-    /// Adds a session that begins. `now` is CLOCK_BOOTTIME ns. The session's records go into the
+    /// Adds a session that starts. `now` is CLOCK_BOOTTIME ns. The session's records go into the
     /// model that is returned.
     pub fn join(&self, pid: u32, name: &str, now: u64) -> Arc<Mutex<Model>> {
         let model = Arc::new(Mutex::new(Model::new(Arc::clone(&self.names), now)));

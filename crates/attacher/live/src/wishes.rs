@@ -9,7 +9,7 @@ const MOST_ANSWERS: usize = 64;
 /// A request to write the records of a span of time to files, once the span is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// The begin of the span, CLOCK_BOOTTIME ns.
+    /// The start of the span, CLOCK_BOOTTIME ns.
     pub from: u64,
     /// The end of the span, CLOCK_BOOTTIME ns.
     pub to: u64,

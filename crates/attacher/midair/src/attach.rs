@@ -107,10 +107,7 @@ impl Attach {
     /// Why the process cannot be attached to, which leaves it as it was.
     pub fn start(self) -> Result<Session, Error> {
         let pid = Pid::new(self.pid).ok_or_else(|| {
-            Error::new(
-                Kind::NoProcess,
-                format!("no process has the number {}", self.pid),
-            )
+            Error::new(Kind::NoProcess, format!("there is no process {}", self.pid))
         })?;
         let (settings, asked) = self.settings()?;
         let install = match &self.program {

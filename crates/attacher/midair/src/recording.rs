@@ -66,7 +66,7 @@ impl Recording {
         self.incomplete.as_ref()
     }
 
-    /// Writes files in this format, whose names begin with `path`, and returns them. They take the
+    /// Writes files in this format, whose names start with `path`, and returns them. They take the
     /// place of others.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Recording {
         let name = name.ok_or_else(|| {
             Error::new(
                 Kind::Output,
-                format!("{} has no file name in UTF-8", path.display()),
+                format!("the file name of {} is not UTF-8", path.display()),
             )
         })?;
         let directory = match path.parent() {

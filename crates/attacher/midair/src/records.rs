@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Kernel {
     /// Its name, demangled.
     pub name: Arc<str>,
-    /// When it began, or 0 if that is not known.
+    /// When it started, or 0 if that is not known.
     pub start: u64,
     /// When it ended, or 0 if that is not known.
     pub end: u64,
@@ -55,7 +55,7 @@ pub struct Call {
     pub name: Arc<str>,
     /// The domain, such as `HIP_RUNTIME_API`.
     pub domain: Arc<str>,
-    /// When it began.
+    /// When it started.
     pub start: u64,
     /// When it returned, or when the recording ended.
     pub end: u64,
@@ -78,7 +78,7 @@ impl Call {
 pub struct Copy {
     /// The direction, such as `MEMORY_COPY_HOST_TO_DEVICE`.
     pub direction: Arc<str>,
-    /// When it began, or 0 if that is not known.
+    /// When it started, or 0 if that is not known.
     pub start: u64,
     /// When it ended, or 0 if that is not known.
     pub end: u64,
@@ -107,13 +107,13 @@ impl Copy {
 pub struct Marker {
     /// Its message, or the function.
     pub message: Arc<str>,
-    /// When it began.
+    /// When it started.
     pub start: u64,
-    /// When it ended. A mark ends when it begins.
+    /// When it ended. A mark ends when it starts.
     pub end: u64,
     /// Its correlation id.
     pub correlation: u64,
-    /// The thread that began it.
+    /// The thread that started it.
     pub thread: u32,
 }
 

@@ -380,20 +380,20 @@ pub fn failure(error: &Error) -> Failure {
     match error {
         Error::Start(error) => Failure::new(
             Kind::Installation,
-            format!("the helper that samples GPUs cannot be started: {error}"),
+            format!("cannot start the helper that samples GPUs: {error}"),
         )
         .hint("run the program from a complete installation"),
-        Error::NoLibrary => no_cupti("no CUPTI is there"),
+        Error::NoLibrary => no_cupti("no CUPTI found"),
         Error::Died(how) => none(format!(
             "CUPTI ended the helper that samples the GPU: {how}"
         ))
-        .hint("another CUPTI may do: --cupti PATH"),
+        .hint("try another CUPTI: --cupti PATH"),
         Error::Silent(limit) => none(format!(
-            "CUPTI did not answer within {} s, and its helper was ended",
+            "CUPTI did not answer within {} s, and midair killed its helper",
             limit.as_secs()
         ))
-        .hint("is another profiler at work on the GPU? nvidia-smi shows its processes"),
-        Error::Odd => none("the helper that samples the GPU said what is no answer".to_owned()),
+        .hint("does another profiler use the GPU? nvidia-smi shows its processes"),
+        Error::Odd => none("the helper that samples the GPU sent an invalid answer".to_owned()),
         Error::Refused {
             library,
             what,
@@ -408,14 +408,14 @@ fn no_cupti(what: &str) -> Failure {
         .hint("install one: pip install nvidia-cuda-cupti (CUDA 13) or nvidia-cuda-cupti-cu12, or the toolkit; or name one by --cupti PATH")
 }
 
-/// Somebody else uses the GPU's counters.
+/// Another profiler uses the GPU's counters.
 fn busy() -> Failure {
     let mut what = String::from("the GPU's counters are in use by another profiler");
     if let Some((name, whose)) = other_profiler() {
         what.push_str(&format!(": {whose} runs here ({name})"));
     }
     Failure::new(Kind::NoCounters, what)
-        .hint("DCGM gives them up for a while: dcgmi profiling --pause, and --resume afterwards; ncu and nsys are to be waited for")
+        .hint("pause DCGM (dcgmi profiling --pause, and --resume afterwards), or wait for ncu or nsys to finish")
 }
 
 fn refused(library: &str, what: &str, status: i32, words: &str) -> Failure {
@@ -424,20 +424,20 @@ fn refused(library: &str, what: &str, status: i32, words: &str) -> Failure {
         .file_name()
         .map_or(library.into(), |name| name.to_string_lossy());
     match (what, status) {
-        ("dlopen libcuda.so.1", _) => none(format!("there is no NVIDIA driver here: {words}")),
+        ("dlopen libcuda.so.1", _) => none(format!("no NVIDIA driver found: {words}")),
         // Source: cuda.h: CUDA_ERROR_NO_DEVICE.
         ("cuInit", 100) => none("the NVIDIA driver finds no GPU".to_owned()),
         ("cuInit", _) => none(format!(
-            "the NVIDIA driver cannot be used (cuInit: {status})"
+            "cannot use the NVIDIA driver (cuInit: {status})"
         )),
         ("gpu", _) => Failure::new(
             Kind::Usage,
-            format!("there is no such GPU: there are {words}, counted from 0"),
+            format!("no such GPU: there are {words}, numbered from 0"),
         )
         .hint("nvidia-smi -L lists them"),
-        ("dlopen", _) => no_cupti(&format!("no CUPTI can be loaded: {words}")),
+        ("dlopen", _) => no_cupti(&format!("cannot load a CUPTI: {words}")),
         ("cuptiPmSamplingEnable", status::MISSING) => no_cupti(&format!(
-            "{library} is too old to sample GPUs (version {words}): CUDA 12.6 and later have it"
+            "{library} is too old to sample GPUs (version {words}): CUDA 12.6 or later required"
         )),
         (_, status::INSUFFICIENT_PRIVILEGES) => not_allowed(),
         (_, status::VIRTUALIZED_PRIVILEGES) => Failure::new(
@@ -446,20 +446,20 @@ fn refused(library: &str, what: &str, status: i32, words: &str) -> Failure {
         )
         .hint("its administrator enables profiling for the virtual machine"),
         (_, status::MIG) => {
-            none("the GPU is divided (MIG), and CUPTI cannot sample a part of it".to_owned())
-                .hint("nvidia-smi -L shows the parts; sampling needs the undivided GPU")
+            none("the GPU is partitioned (MIG), and CUPTI cannot sample a partition".to_owned())
+                .hint("nvidia-smi -L shows the partitions; sampling requires the whole GPU")
         }
         (_, status::VIRTUALIZED) => none("CUPTI cannot sample this virtual GPU".to_owned()),
         (_, status::CONFIDENTIAL) => {
             none("CUPTI cannot sample a GPU in confidential computing".to_owned())
         }
         (_, status::MINING | status::NOT_SUPPORTED | status::INVALID_DEVICE) => {
-            none(format!("this GPU cannot be sampled ({what}: {status})"))
+            none(format!("cannot sample this GPU ({what}: {status})"))
                 .hint("CUPTI samples GPUs from Turing (2018) on")
         }
         (_, status::CHIP_NAME) => unknown_chip(&file),
         ("cuptiProfilerHostInitialize", status::NOT_INITIALIZED) => no_cupti(&format!(
-            "{library} lacks libnvperf_host.so, which NVIDIA ships beside it"
+            "{library} lacks libnvperf_host.so, which NVIDIA ships in the same directory"
         )),
         ("cuptiProfilerHostInitialize", status::INVALID_PARAMETER | status::UNKNOWN) => {
             unknown_chip(&file)
@@ -469,10 +469,10 @@ fn refused(library: &str, what: &str, status: i32, words: &str) -> Failure {
         )),
         // Seen on an H100: 13 metrics at 20 kHz; 10 kHz, or 3 metrics, are accepted.
         ("cuptiPmSamplingStart", status::UNKNOWN) => none(
-            "the GPU does not start sampling: it is too much at this rate, or a profiler holds it"
+            "the GPU does not start sampling: the rate is too high for these metrics, or another profiler uses it"
                 .to_owned(),
         )
-        .hint("a lower rate (--rate 10000), or fewer metrics (--set compute)"),
+        .hint("use a lower rate (--rate 10000), or fewer metrics (--set compute)"),
         (_, status::HARDWARE_BUSY) => busy(),
         ("cuptiPmSamplingEnable", status::INVALID_OPERATION | status::UNKNOWN) => busy(),
         // Source: CUPTI's header: this may fail while another profiler has a session on the device.
@@ -489,19 +489,19 @@ fn refused(library: &str, what: &str, status: i32, words: &str) -> Failure {
 
 fn unknown_chip(file: &str) -> Failure {
     Failure::new(Kind::NoCounters, format!("{file} does not know this GPU"))
-        .hint("a newer CUPTI may: pip install nvidia-cuda-cupti; --cupti PATH")
+        .hint("try a newer CUPTI: pip install nvidia-cuda-cupti; --cupti PATH")
 }
 
 /// The kernel driver gives counters to administrators only.
 pub(crate) fn not_allowed() -> Failure {
     let why = match access() {
         Access::Refused => {
-            "the driver gives GPU counters to administrators only (RmProfilingAdminOnly is 1)"
+            "the driver allows only administrators to read GPU counters (RmProfilingAdminOnly is 1)"
         }
-        _ => "the driver does not give GPU counters to this user",
+        _ => "the driver does not allow this user to read GPU counters",
     };
     Failure::new(Kind::NotPermitted, why).hint(
-        "run as root or with CAP_SYS_ADMIN; or allow all: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d",
+        "run as root or with CAP_SYS_ADMIN; or allow all users: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d",
     )
 }
 

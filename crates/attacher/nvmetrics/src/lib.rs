@@ -24,7 +24,7 @@ pub use helper::{Error, Request, Sampler, failure};
 pub use series::{Line, Series};
 pub use wire::{Event, Metric, Samples};
 
-/// The helper's file, beside the default tool.
+/// The helper's file, next to the default tool.
 pub const HELPER: &str = "midair-nvmetrics";
 /// Samples a second, at least.
 pub const SLOWEST: u32 = 1_000;

@@ -4,7 +4,7 @@
 //! * [`host`]: which metrics there are, and which fit into one pass.
 //! * [`device`]: the sampling itself.
 //! * [`evaluator`]: counters into values, without looking the metrics' names up for each sample.
-//! * [`values`]: the thread that computes the values, beside the decoding.
+//! * [`values`]: the thread that computes the values, alongside the decoding.
 //! * [`run()`]: the sequence of all these steps.
 
 pub mod device;

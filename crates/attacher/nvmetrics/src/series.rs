@@ -57,7 +57,7 @@ pub struct Series {
     pub lost: u64,
     /// Nanoseconds that samples cover.
     pub covered: u64,
-    /// Begin of the first and end of the last.
+    /// Start of the first and end of the last.
     pub span: Option<(u64, u64)>,
     /// The group and the end of the last sample in the current turn.
     last: Option<(u32, u64)>,
@@ -74,7 +74,7 @@ impl Series {
         }
     }
 
-    /// How many groups take turns.
+    /// The number of multiplexed groups.
     pub fn groups(&self) -> u32 {
         self.metrics
             .iter()

@@ -2,7 +2,7 @@
 //!
 //! A metric has several expressions, since chips differ in which metrics they have and in what they
 //! can count at once. Those with `Triage` in their names are made to be counted together. On an
-//! H100 all of [`METRICS`] fit into one pass; on other chips two groups take turns (source: CUPTI's
+//! H100 all of [`METRICS`] fit into one pass; on other chips two groups are multiplexed (source: CUPTI's
 //! host interface, asked for each chip; `docs/sources.md#pmsampling`).
 
 /// One thing that can be sampled.
@@ -37,7 +37,7 @@ pub const METRICS: &[Known] = &[
     known!(
         "sm_active",
         "%" / 1.0,
-        "time in which the multiprocessors have a warp",
+        "time with at least one warp on the multiprocessors",
         [
             "TPC.TriageCompute.sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
             "SM_A.TriageAC.sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
@@ -47,7 +47,7 @@ pub const METRICS: &[Known] = &[
     known!(
         "warps",
         "%" / 1.0,
-        "warps in flight, of those that fit",
+        "warps in flight, relative to the maximum",
         [
             "TPC.TriageCompute.tpc__warps_active_realtime.avg.pct_of_peak_sustained_elapsed",
             "sm__warps_active_realtime.avg.pct_of_peak_sustained_elapsed",
@@ -68,7 +68,7 @@ pub const METRICS: &[Known] = &[
     known!(
         "tensor",
         "%" / 1.0,
-        "time in which the tensor pipes are busy",
+        "busy time of the tensor pipes",
         [
             "TPC.TriageCompute.sm__pipe_tensor_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed",
             "sm__pipe_tensor_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed",
@@ -79,7 +79,7 @@ pub const METRICS: &[Known] = &[
     known!(
         "fp64",
         "%" / 1.0,
-        "time in which the pipes for double precision are busy",
+        "busy time of the double-precision pipes",
         [
             "TPC.TriageCompute.sm__pipe_fp64_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed",
             "sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_elapsed",
@@ -89,7 +89,7 @@ pub const METRICS: &[Known] = &[
     known!(
         "l1_hit",
         "%" / 1.0,
-        "sectors that the L1 caches had",
+        "hit rate of the L1 caches",
         [
             "SM_B.TriageCompute.l1tex__t_sector_hit_rate.pct",
             "SM_B.TriageAC.l1tex__t_sector_hit_rate.pct",
@@ -99,7 +99,7 @@ pub const METRICS: &[Known] = &[
     known!(
         "l2_hit",
         "%" / 1.0,
-        "sectors that the L2 cache had",
+        "hit rate of the L2 cache",
         [
             "LTS.TriageCompute.lts__average_t_sector_hit_rate_realtime.pct",
             "LTS.TriageAC.lts__average_t_sector_hit_rate_realtime.pct",

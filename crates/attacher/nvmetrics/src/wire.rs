@@ -103,7 +103,7 @@ pub struct Metric {
 pub struct Samples {
     /// The group.
     pub group: u32,
-    /// Begin and end of each sample, CLOCK_BOOTTIME ns.
+    /// Start and end of each sample, CLOCK_BOOTTIME ns.
     pub times: Vec<(u64, u64)>,
     /// For each sample the values of all the group's metrics, in their order. NaN where a ratio had
     /// nothing to be computed from.
@@ -117,7 +117,7 @@ pub enum Event {
     Hello(Vec<(String, String)>),
     /// What is sampled, and what is not, with the reason.
     Metrics(Vec<Metric>, Vec<(String, String)>),
-    /// Sampling began.
+    /// Sampling started.
     Started,
     /// Samples.
     Samples(Samples),

@@ -144,7 +144,7 @@ fn samples_are_what_the_device_did_and_without_gaps() {
         let mut near = 0;
         for samples in &all {
             for ((start, end), values) in samples.times.iter().zip(samples.values.chunks(4)) {
-                // The very first sample begins earlier, and is left out.
+                // The very first sample starts earlier, and is left out.
                 assert_eq!(end - start, 200_000);
                 let wall = |time: &u64| time.wrapping_add_signed(-offset);
                 let share =
@@ -230,10 +230,7 @@ fn metrics_that_the_gpu_lacks_are_named_and_cupti_s_own_have_units() {
     assert_eq!(units, ["%", "byte/s", "%"]);
     assert_eq!(
         sampler.without,
-        [(
-            "sm__unknown.avg".to_owned(),
-            "the GPU does not have it".to_owned()
-        )]
+        [("sm__unknown.avg".to_owned(), "the GPU lacks it".to_owned())]
     );
 }
 
@@ -280,7 +277,7 @@ fn each_reason_of_cupti_s_is_a_sentence() {
             Kind::NoCounters,
             "in use by another profiler",
         ),
-        ("pm_enable=27", &good, Kind::NoCounters, "cannot be sampled"),
+        ("pm_enable=27", &good, Kind::NoCounters, "cannot sample"),
         ("pm_enable=43", &good, Kind::NoCounters, "MIG"),
         ("pm_host=15", &good, Kind::NoCupti, "libnvperf_host.so"),
         (
@@ -300,7 +297,7 @@ fn each_reason_of_cupti_s_is_a_sentence() {
             "",
             &PathBuf::from("/nowhere/libcupti.so.13"),
             Kind::NoCupti,
-            "no CUPTI can be loaded",
+            "cannot load a CUPTI",
         ),
     ] {
         let error = Sampler::start(&kit.request(model, cupti, "")).unwrap_err();

@@ -95,23 +95,23 @@ impl Access {
         if self.yama == Some(3) {
             return (
                 "kernel.yama.ptrace_scope is 3: no process may be traced".into(),
-                "it can be changed by a reboot only",
+                "only a reboot can change it",
             );
         }
         // To become root helps neither root nor who reads that.
         if self.our_uid == 0 && !self.ptrace_capability && self.same_user_namespace {
             let why = match self.target_uids.iter().find(|&&uid| uid != 0) {
                 Some(uid) => format!("it belongs to user {uid}"),
-                None if self.target_more_capable => "it has capabilities that we have not".into(),
+                None if self.target_more_capable => "it has capabilities that midair lacks".into(),
                 None => "it is not dumpable, or Yama protects it".into(),
             };
-            let what = format!("{why}, and we are root without CAP_SYS_PTRACE");
+            let what = format!("{why}, and midair is root without CAP_SYS_PTRACE");
             return (what, ADD_TO_CONTAINER);
         }
         if self.target_uids.iter().any(|&uid| uid != self.our_uid) && !self.ptrace_capability {
             return (
                 format!(
-                    "it belongs to user {} and we are user {}",
+                    "it belongs to user {}, and midair runs as user {}",
                     self.target_uids[1], self.our_uid
                 ),
                 "run this as that user or as root",
@@ -121,7 +121,7 @@ impl Access {
             && !self.ptrace_capability
         {
             return (
-                format!("kernel.yama.ptrace_scope is {scope} and we have no CAP_SYS_PTRACE"),
+                format!("kernel.yama.ptrace_scope is {scope}, and midair lacks CAP_SYS_PTRACE"),
                 "run this as root, or set kernel.yama.ptrace_scope to 0",
             );
         }
@@ -129,7 +129,7 @@ impl Access {
         // it.
         if self.target_more_capable && self.same_user_namespace && !self.ptrace_capability {
             return (
-                "it has capabilities that we have not".into(),
+                "it has capabilities that midair lacks".into(),
                 "run this as root",
             );
         }
@@ -140,7 +140,7 @@ impl Access {
         {
             return (
                 format!(
-                    "its files in /proc belong to user {owner}, and we have CAP_SYS_PTRACE but not CAP_DAC_READ_SEARCH"
+                    "its files in /proc belong to user {owner}, and midair has CAP_SYS_PTRACE but not CAP_DAC_READ_SEARCH"
                 ),
                 "give the program both: setcap cap_sys_ptrace,cap_dac_read_search+ep FILE; or run it as root",
             );
@@ -153,7 +153,7 @@ impl Access {
         }
         if !self.ptrace_capability {
             return (
-                "it is not dumpable (set-uid, or it said so), and we have no CAP_SYS_PTRACE".into(),
+                "it is not dumpable (set-uid, or prctl), and midair lacks CAP_SYS_PTRACE".into(),
                 "run this as root; in a container add the capability SYS_PTRACE",
             );
         }
@@ -165,9 +165,9 @@ impl Access {
         (
             self.label.as_ref().map_or_else(
                 || refuses.to_owned(),
-                |label| format!("{refuses}: we run as {label}"),
+                |label| format!("{refuses}: midair runs as {label}"),
             ),
-            "the kernel's log says what was denied; the profiles or policy of both sides must allow ptrace",
+            "see the kernel's log for the denial; the profiles or policy of both sides must allow ptrace",
         )
     }
 }
@@ -254,7 +254,7 @@ mod tests {
             }
             .why_not();
             assert!(
-                why.ends_with("and we are root without CAP_SYS_PTRACE"),
+                why.ends_with("and midair is root without CAP_SYS_PTRACE"),
                 "{why}"
             );
             assert!(hint.contains("--cap-add SYS_PTRACE"), "{hint}");
@@ -302,7 +302,7 @@ mod tests {
             label: confining(b"narrow (enforce)\n"),
             ..fine.clone()
         };
-        assert!(said(confined).ends_with("refuses: we run as narrow (enforce)"));
+        assert!(said(confined).ends_with("refuses: midair runs as narrow (enforce)"));
         assert_eq!(confining(b"unconfined\n"), None);
         assert!(
             said(Access {

@@ -53,7 +53,7 @@ fn take(left: &AtomicU64, bytes: u64) -> io::Result<()> {
     taken.map(drop).map_err(|_| {
         io::Error::new(
             io::ErrorKind::FileTooLarge,
-            "the files that the process has mapped are too large together",
+            "the mapped files of the process exceed midair's size limit",
         )
     })
 }

@@ -460,7 +460,7 @@ impl ElfFile {
 /// Stands in place of a name where a symbol has none.
 const NAMELESS: u32 = u32::MAX;
 
-/// A string table that is read from its beginning to its end.
+/// A string table that is read from its start to its end.
 struct Strings<'a> {
     elf: &'a ElfFile,
     offset: u64,

@@ -91,7 +91,7 @@ pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Headroom> {
     })
 }
 
-/// Returns the number behind `key` at the beginning of a line. None for "unlimited", and where
+/// Returns the number behind `key` at the start of a line. None for "unlimited", and where
 /// there is no such line.
 fn number_after(text: &[u8], key: &str) -> Option<u64> {
     let line = text

@@ -54,7 +54,7 @@ impl Module {
     }
 }
 
-/// Finds the Build-ID note of an ELF image of which `bytes` is the beginning.
+/// Finds the Build-ID note of an ELF image of which `bytes` is the start.
 fn build_id_in(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.get(..4)? != b"\x7fELF" {
         return None;
@@ -222,7 +222,7 @@ impl Modules {
             .ok_or_else(|| {
                 io::Error::new(
                     io::ErrorKind::InvalidData,
-                    "mapped parts do not fit the file",
+                    "the mappings do not match the file",
                 )
             })?;
         let loaded = Arc::new(Loaded {
@@ -269,7 +269,7 @@ impl Modules {
                     Ok(_) => {
                         trouble = io::Error::new(
                             io::ErrorKind::InvalidData,
-                            "the file at its path is not the one that is mapped",
+                            "the file at its path differs from the mapped file",
                         );
                     }
                     Err(error) if trouble.kind() == io::ErrorKind::NotFound => trouble = error,
@@ -346,7 +346,7 @@ fn spellings(module: &Module) -> Vec<Vec<u8>> {
 }
 
 /// Groups the mappings by file. A second copy of a file (in other namespaces of the dynamic loader)
-/// is a module of its own; it is recognised by offsets that begin anew.
+/// is a module of its own; it is recognized by offsets that restart.
 fn group(mappings: &[Mapping]) -> Vec<Module> {
     let mut list: Vec<Module> = Vec::new();
     for mapping in mappings.iter().filter(|mapping| mapping.is_file()) {

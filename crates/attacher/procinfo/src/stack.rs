@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 1 << 20;
 /// The same limit for a stack in memory that is not in the list of mappings.
 const UNKNOWN_BYTES: u64 = 64 * 1024;
 
-/// Where a thread stands: the registers with which unwinding begins.
+/// Where a thread stands: the registers with which unwinding starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackPosition {
     /// Address of the next instruction.
@@ -46,7 +46,7 @@ pub struct Frame {
 pub struct Walk {
     /// The frames.
     pub frames: Vec<Frame>,
-    /// Whether the outermost frame is one where threads or programs begin, as the unwind tables
+    /// Whether the outermost frame is one where threads or programs start, as the unwind tables
     /// say.
     pub rooted: bool,
     /// Whether the result depends on registers that were not known.

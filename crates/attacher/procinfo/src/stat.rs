@@ -28,7 +28,7 @@ pub struct Stat {
 
 impl Stat {
     /// Whether the thread runs before all ordinary threads (`SCHED_FIFO`, `SCHED_RR`,
-    /// `SCHED_DEADLINE`). Somebody relies on that.
+    /// `SCHED_DEADLINE`). The application relies on it.
     pub fn is_real_time(&self) -> bool {
         matches!(self.policy, 1 | 2 | 6)
     }

@@ -2,7 +2,7 @@
 //!
 //! The ELF reader asks for each symbol's name separately. For a C library with three thousand
 //! symbols that would be three thousand seeks and reads, which take tens of milliseconds of an
-//! attach. A mapping would avoid that as well, but a file that somebody truncates would then end
+//! attach. A mapping would avoid that as well, but a truncated file would then end
 //! this process.
 
 use crate::allowance::{AT_ONCE, Allowance};

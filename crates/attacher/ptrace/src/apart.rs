@@ -66,7 +66,7 @@ fn is_as_good(tid: Tid) -> bool {
     !restricted || tracing() || !may_descend(tid)
 }
 
-/// Whether thread `tid` belongs to this process or to a descendant of it, as far as can be told.
+/// Whether thread `tid` belongs to this process or to a descendant of it, as far as known.
 #[expect(clippy::disallowed_methods, reason = "a file of the kernel's")]
 fn may_descend(tid: Tid) -> bool {
     let own = Pid::own().raw();
@@ -191,7 +191,7 @@ extern "C" fn begin<T, W: FnOnce() -> T>(job: *mut c_void) -> i32 {
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != job.own.raw() {
-            // It has ended before the kernel was told.
+            // It has ended before the kernel was notified.
             libc::syscall(libc::SYS_exit_group, 1);
         }
     }
@@ -259,7 +259,7 @@ fn end_of(child: i32, how: i32) -> Option<i32> {
             0 => return None,
             some if some == child => return Some(status),
             _ if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
-            // Somebody in this program waits for all children, and knows how it ended. It counts as
+            // Other code in this program waits for all children, and knows how it ended. It counts as
             // killed.
             _ => return Some(libc::SIGKILL),
         }

@@ -20,7 +20,7 @@ use crate::{Tid, own_tid};
 const LONGEST: Duration = LENT.saturating_mul(2);
 
 /// Keeps a processor awake until it is dropped, or for two milliseconds at most. It does so by a
-/// thread there with the policy `SCHED_IDLE`, which gives way to all other threads. The kernel
+/// thread there with the policy `SCHED_IDLE`, which yields to all other threads. The kernel
 /// weighs that policy only within a control group: to threads of another group ours counts as much
 /// as any other thread of its group. So keep a processor awake only where priority is lent to the
 /// held thread ([`crate::Boost::lends`]). It does nothing where we may not use that processor, or
@@ -32,7 +32,7 @@ pub struct Awake {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The thread's id, once the thread has begun.
+    /// The thread's id, once the thread has started.
     tid: AtomicU32,
     /// [`BEGINS`], [`YIELDS`] or [`OVER`].
     stage: AtomicU32,
@@ -40,13 +40,13 @@ struct Shared {
 
 /// The thread is an ordinary one still.
 const BEGINS: u32 = 0;
-/// It yields to all others, or is about to: somebody must raise it so that it ends.
+/// It yields to all others, or is about to: another thread must raise it so that it ends.
 const YIELDS: u32 = 1;
 /// It is not wanted any more.
 const OVER: u32 = 2;
 
 impl Shared {
-    /// What the thread does. One that is not wanted any more when it begins stays an ordinary one: after
+    /// What the thread does. One that is not wanted any more when it starts stays an ordinary one: after
     /// it yields to all others nobody would raise it, on a busy processor it would not come to its end for
     /// minutes, and the process ends with its last thread.
     fn run(&self, processor: u64, allowed: Processors) {
@@ -67,7 +67,7 @@ impl Shared {
 }
 
 impl Awake {
-    /// Begins to keep `processor` awake. Call it while a [`crate::Urgent`] exists: on a busy
+    /// Starts to keep `processor` awake. Call it while a [`crate::Urgent`] exists: on a busy
     /// processor such a thread can end only if we may raise its priority.
     pub fn keep(processor: u64) -> Awake {
         let (1.., Some(allowed)) = (real_time_priority(), allowed()) else {
@@ -183,7 +183,7 @@ mod tests {
             let urgent = Urgent::begin();
             drop(kept);
             drop(urgent);
-            // Raised, or one that has not begun and is an ordinary one.
+            // Raised, or one that has not started and is an ordinary one.
             let idle = libc::SCHED_IDLE.to_string();
             let left = awake();
             assert!(left.iter().all(|(_, policy)| *policy != idle), "{left:?}");
@@ -192,7 +192,7 @@ mod tests {
         assert!(seen);
     }
 
-    /// On a busy machine the thread begins when it is long not wanted any more, and nobody is there to
+    /// On a busy machine the thread starts when it is long not wanted any more, and nobody is there to
     /// raise it.
     #[test]
     fn one_that_begins_too_late_yields_to_nobody() {
@@ -212,7 +212,7 @@ mod tests {
             std::thread::spawn(run).join().unwrap()
         };
         assert_eq!(policy(OVER), libc::SCHED_OTHER);
-        // The one that begins in time does, and comes to its own end.
+        // The one that starts in time does, and comes to its own end.
         assert_eq!(policy(BEGINS), libc::SCHED_IDLE);
     }
 

@@ -11,7 +11,7 @@
 //! the held thread does with it. The held thread may also have displaced a thread of its own process
 //! that holds a lock which the tracer needs: that of the mappings, which reading memory takes.
 //!
-//! The lender begins while the held thread is off its processor, and only then. Beside an owner that
+//! The lender starts while the held thread is off its processor, and only then. Alongside an owner that
 //! runs, the kernel makes a waiter spin for as long as the owner runs, and ignores its timeout.
 //!
 //! Decisions: ENG-003 (`docs/deviations/engine.md`).

@@ -33,7 +33,7 @@ pub enum Error {
         operation: &'static str,
         /// Through which thread.
         tid: Tid,
-        /// Where it began.
+        /// Where it started.
         address: u64,
         /// Bytes moved.
         done: usize,

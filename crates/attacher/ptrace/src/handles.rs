@@ -60,7 +60,7 @@ pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
 /// hands the copy back, which is not what it should be.
 ///
 /// The process may have put any file in the place of the socket, and the server of a file system may
-/// hold up whoever closes a file (FUSE). So the copy is taken, and one that is handed back is closed,
+/// block the thread that closes a file (FUSE). So the copy is taken, and one that is handed back is closed,
 /// by a process that may be lost ([`crate::apart()`]). Where only this process may take it, it is
 /// closed there all the same.
 ///

@@ -1,4 +1,4 @@
-//! The dispatch log of AMD's kernel driver: when the kernels of a process began and ended. The
+//! The dispatch log of AMD's kernel driver: when the kernels of a process started and ended. The
 //! GPU's firmware writes it into memory that a reader maps; the profiled process has no part in it.
 //!
 //! Numbers and layouts: `docs/sources.md#kfd`. They were read in public sources; we never saw a
@@ -274,7 +274,7 @@ pub struct StreamInfo {
     pub buffer_bytes: u64,
     /// The number of bytes to map.
     pub map_bytes: u64,
-    /// Where the first ring begins.
+    /// Where the first ring starts.
     pub records_at: u64,
     /// Where the write indices of the rings are, 8 bytes each.
     pub writes_at: u64,
@@ -393,7 +393,7 @@ impl Mapping {
     /// mapping.
     pub fn word(&self, offset: usize) -> Option<u32> {
         let inside = offset.is_multiple_of(4) && offset.checked_add(4)? <= self.bytes;
-        // SAFETY: the word is inside the mapping (checked) and aligned (a mapping begins at a
+        // SAFETY: the word is inside the mapping (checked) and aligned (a mapping starts at a
         // page). It is only read by an atomic load, so it does not matter who writes it meanwhile.
         inside.then(|| unsafe {
             (*self.at.as_ptr().byte_add(offset).cast::<AtomicU32>()).load(Acquire)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Pid, fault};
 
-/// Who listens at the other end, as the kernel recorded it when the listening began.
+/// Who listens at the other end, as the kernel recorded it when the listening started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// The process; `None` when it is outside of our pid namespace.

@@ -54,8 +54,8 @@ impl Memory {
     }
 
     /// Notes that the caller has just had anonymous memory mapped there, through a thread of the
-    /// process. A list of mappings that was read earlier does not contain it, so we have to be
-    /// told.
+    /// process. A list of mappings that was read earlier does not contain it, so the caller
+    /// reports it.
     pub fn mapped(&self, at: RemoteAddr, len: usize) {
         if let Some(answers) = &self.answers {
             answers.mapped(at.get(), len);
@@ -318,7 +318,7 @@ impl Memory {
             let ask = || {
                 with_added(|| usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid)))
             };
-            // A page may have to come from somebody's file system. Another process waits for it.
+            // A page may have to come from a user's file system. Another process waits for it.
             if here { ask() } else { apart_always(ask) }
         };
         match answer(self.tid) {
@@ -457,7 +457,7 @@ mod tests {
             let deadline = crate::Deadline::after(std::time::Duration::from_secs(60));
             let held = seized.wait_for_event(deadline).unwrap();
             let memory = Memory::of(pid);
-            // Code, which is private and not writable. The bytes begin and end within words.
+            // Code, which is private and not writable. The bytes start and end within words.
             let at = held.registers().unwrap().pc() / 4096 * 4096 + 3;
             let before = memory.read_vec(RemoteAddr::new(at - 3), 24).unwrap();
             assert!(memory.write(RemoteAddr::new(at), b"poked words").is_err());

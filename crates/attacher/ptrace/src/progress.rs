@@ -33,13 +33,13 @@ impl Progress {
         done
     }
 
-    /// The thread that does the work now. `None` before it begins.
+    /// The thread that does the work now. `None` before it starts.
     #[must_use]
     pub fn tid(&self) -> Option<Tid> {
         Tid::try_from(self.0.tid.load(Relaxed)).ok()
     }
 
-    /// Ends the wait for the work. From now on it begins to trace no thread.
+    /// Ends the wait for the work. From now on it starts to trace no thread.
     pub fn give_up(&self) {
         self.0.given_up.store(true, Relaxed);
     }
@@ -68,7 +68,7 @@ pub(crate) fn current() -> Option<Progress> {
     FOLLOWED.with_borrow(Clone::clone)
 }
 
-/// Makes the calling thread, which has just begun, one that does this work.
+/// Makes the calling thread, which has just started, one that does this work.
 pub(crate) fn adopt(work: Option<Progress>) {
     FOLLOWED.replace(work);
     here();

@@ -68,7 +68,7 @@ pub enum StopKind {
     Group(i32),
     /// This signal is about to be delivered. It is lost unless it is handed back on resuming.
     Signal(i32),
-    /// It is at the beginning or the end of a system call, see [`Stopped::resume_to_syscall`].
+    /// It is at the start or the end of a system call, see [`Stopped::resume_to_syscall`].
     Syscall,
 }
 
@@ -182,7 +182,7 @@ enum Plain {
     Interrupt,
     /// Lets the thread run on, delivering this signal (0: none).
     Continue(i32),
-    /// The same, until the next beginning or end of a system call.
+    /// The same, until the next start or end of a system call.
     ToSyscall(i32),
     /// Ends the tracing, delivering this signal.
     Detach(i32),
@@ -220,7 +220,7 @@ impl Plain {
 }
 
 impl Seized {
-    /// Begins to trace `tid` without stopping it. With `suspend_seccomp` the thread's seccomp
+    /// Starts to trace `tid` without stopping it. With `suspend_seccomp` the thread's seccomp
     /// filters are off while it is traced; that takes CAP_SYS_ADMIN, and a tracer that is not under
     /// a filter itself.
     ///
@@ -535,7 +535,7 @@ impl Stopped {
     pub fn dispatches_calls(&self) -> bool {
         // struct ptrace_sud_config (linux/ptrace.h): mode, selector, offset, length. Mode 0 is off.
         let mut configuration = [0_u64; 4];
-        // SAFETY: the kernel fills `configuration`, whose length it is told.
+        // SAFETY: the kernel fills `configuration`, whose length it receives.
         let told = unsafe {
             request(
                 "PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG",
@@ -581,7 +581,7 @@ impl Stopped {
         // struct ptrace_rseq_configuration (linux/ptrace.h): address, size, signature, flags,
         // padding.
         let mut configuration = [0_u64; 3];
-        // SAFETY: the kernel fills `configuration`, whose length it is told.
+        // SAFETY: the kernel fills `configuration`, whose length it receives.
         unsafe {
             request(
                 "PTRACE_GET_RSEQ_CONFIGURATION",
@@ -604,7 +604,7 @@ impl Stopped {
         self.go(Plain::Continue(signal))
     }
 
-    /// Lets the thread run to the next beginning or end of a system call.
+    /// Lets the thread run to the next start or end of a system call.
     ///
     /// # Errors
     /// [`Error::Gone`].

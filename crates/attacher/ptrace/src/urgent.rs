@@ -82,7 +82,7 @@ pub(crate) fn real_time_priority() -> i32 {
 
 impl Drop for Urgent {
     fn drop(&mut self) {
-        // SAFETY: acts on the calling thread, which is the one that began; the parameter is live.
+        // SAFETY: acts on the calling thread, which is the one that started; the parameter is live.
         unsafe {
             if let Some((policy, param)) = &self.scheduling {
                 libc::sched_setscheduler(0, *policy, &raw const *param);
@@ -172,8 +172,8 @@ pub(crate) fn be_idle_on(processor: u64, allowed: Processors) -> bool {
             return false;
         }
         libc::CPU_SET(processor, &mut only.0);
-        // Move there first: once the thread gives way to everything, it may not run for long where
-        // it began.
+        // Move there first: once the thread yields to everything, it may not run for long where
+        // it started.
         only.settle() && libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) == 0
     }
 }
@@ -266,16 +266,16 @@ pub struct Pace {
     /// The thread that is waited for.
     beside: Option<Tid>,
     placement: Option<ThreadPlacement>,
-    /// When to look next where that thread is, counted from the beginning.
+    /// When to look next where that thread is, counted from the start.
     ask: Duration,
     nap: Duration,
 }
 
 impl Pace {
-    /// Begins to count the time.
+    /// Starts to count the time.
     #[expect(
         clippy::new_without_default,
-        reason = "it begins to count: that is no default value"
+        reason = "it starts to count: that is no default value"
     )]
     pub fn new() -> Pace {
         let several = Processors::now().is_some_and(|set| set.count() > 1);
@@ -289,7 +289,7 @@ impl Pace {
         }
     }
 
-    /// Begins to wait for an action of this thread. If the two threads share a processor, a caller
+    /// Starts to wait for an action of this thread. If the two threads share a processor, a caller
     /// that already avoids one ([`avoid_processor`]) then avoids that one; another caller naps at
     /// once.
     pub fn beside(tid: Tid) -> Pace {

@@ -2,7 +2,7 @@
 //!
 //! A traced thread may stand still at any moment until its tracer acts. The user of a set-uid
 //! attacher, or of one with file capabilities, could stop the attacher (SIGSTOP) while it holds a
-//! thread of somebody else's, and so hold that thread for as long as they like. No other process
+//! thread of another user, and so hold that thread for as long as they like. No other process
 //! can be relied on to prevent that: the same user may stop it as well. So the kernel does it, by
 //! two timers of this process. Its user can neither stop nor delete them, and the tracer puts them
 //! off while it runs. The first timer continues the process (SIGCONT), [`RESUME`] after the tracer
@@ -10,7 +10,7 @@
 //! because it was stopped again and again. When a process ends, the kernel lets go of the threads
 //! that it traced, and what is on the stack of such a thread by then restores it.
 //!
-//! A tracer that gets no processor for long cannot be told from one that is stopped, so the second
+//! A tracer that gets no processor for long cannot be distinguished from one that is stopped, so the second
 //! limit is not shorter.
 //!
 //! Decisions: ENG-051 (`docs/deviations/engine.md`).
@@ -94,7 +94,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch, if the attacher has more rights than its user.
+    /// Starts to watch, if the attacher has more rights than its user.
     ///
     /// # Errors
     /// The kernel's: nothing may be traced without timers. (The reason may be the user's own limit

@@ -19,7 +19,7 @@ impl ChosenKernels {
         self.filter.takes_symbol(symbol, self.names)
     }
 
-    /// Returns which dispatches of each kernel are chosen, counted from 1 where recording began. If
+    /// Returns which dispatches of each kernel are chosen, counted from 1 where recording started. If
     /// it is empty, all are. Sorted.
     pub fn iterations(&self) -> &[RangeInclusive<u64>] {
         self.filter.iterations()

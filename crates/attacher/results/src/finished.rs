@@ -39,7 +39,7 @@ pub(crate) fn too_little<'a>(
     let bytes: u64 = records.clone().map(RecordFile::bytes).sum();
     plan.is_too_little(records).then(|| {
         format!(
-            "no file is written: {} KB were recorded, and --minimum-output-data asks for {}",
+            "no file is written: {} KB were recorded, less than the {} of --minimum-output-data",
             bytes / 1024,
             plan.minimum_bytes.div_ceil(1024)
         )
@@ -52,10 +52,12 @@ pub fn describe(end: End) -> String {
         End::Exited(Some(code)) => format!("it exited with code {code}"),
         End::Exited(None) => "it exited".to_owned(),
         End::Signal(signal) => format!("it was killed by signal {signal}"),
-        End::Exec => "it became another program by exec".to_owned(),
-        End::Yielded => "it goes on, with another profiler that this one gave way to".to_owned(),
-        End::Lapsed => "it goes on, and is recorded no more".to_owned(),
-        End::Full => "it goes on; the records reached their greatest size".to_owned(),
+        End::Exec => "it executed another program".to_owned(),
+        End::Yielded => {
+            "it keeps running; midair detached when another profiler started".to_owned()
+        }
+        End::Lapsed => "it keeps running, and is no longer recorded".to_owned(),
+        End::Full => "it keeps running; the records reached their size limit".to_owned(),
     }
 }
 
@@ -78,26 +80,27 @@ pub struct Written {
 }
 
 /// The warning where the files contain nothing.
-const NOTHING: &str =
-    "nothing was recorded: midair saw no call and no kernel of the requested kinds";
+const NOTHING: &str = "nothing was recorded: midair saw no call or kernel of the requested kinds";
 
 /// The same warning where no variable asks for anything (the C interface has no defaults).
-const NOT_ASKED: &str = "nothing was recorded: no setting says what to record, such as ROCPROF_KERNEL_TRACE=1, ROCPROF_HIP_RUNTIME_API_TRACE=1, ROCPROF_MEMORY_COPY_TRACE=1";
+const NOT_ASKED: &str = "nothing was recorded: no setting enables a domain, such as ROCPROF_KERNEL_TRACE=1, ROCPROF_HIP_RUNTIME_API_TRACE=1, ROCPROF_MEMORY_COPY_TRACE=1";
 
 /// The same warning where only regions were to be recorded.
-const NOT_SELECTED: &str = "nothing was recorded: between roctxProfilerResume and roctxProfilerPause midair saw no call and no kernel of the requested kinds";
+const NOT_SELECTED: &str = "nothing was recorded: midair saw no call or kernel of the requested kinds between roctxProfilerResume and roctxProfilerPause";
 
 /// The same warning where only collection periods were to be recorded.
-const NOT_IN_A_PERIOD: &str = "nothing was recorded: in the collection periods midair saw no call and no kernel of the requested kinds";
+const NOT_IN_A_PERIOD: &str = "nothing was recorded: midair saw no call or kernel of the requested kinds in the collection periods";
 
 /// The same warning where only bursts were recorded.
-const NOT_IN_A_BURST: &str = "nothing was recorded: in the bursts (--max-overhead) midair saw no call and no kernel of the requested kinds";
+const NOT_IN_A_BURST: &str = "nothing was recorded: midair saw no call or kernel of the requested kinds in the bursts (--max-overhead)";
 
-/// Why there is nothing where the session ended before the first of its bursts, or none could begin.
-const BEFORE_A_BURST: &str = "the session ended without a burst of recording (--max-overhead): nothing is known of what the process did";
+/// Why there is nothing where the session ended before the first of its bursts, or none could start.
+const BEFORE_A_BURST: &str =
+    "nothing was recorded: the session ended before the first burst (--max-overhead)";
 
 /// The same warning where kernels were to be counted, and some ran.
-const NOT_COUNTED: &str = "nothing was counted: no launch of a kernel had a window of counters around it; the notes say why, as far as it is known";
+const NOT_COUNTED: &str =
+    "nothing was counted: no kernel launch got a counter window; see the notes for known reasons";
 
 /// Why there are no counters.
 const NO_COUNTERS: &str = "counters were asked for, and none could be prepared";
@@ -133,7 +136,7 @@ pub struct Finished {
     pub unrecorded_ns: u64,
     /// Samples of the whole GPU that were taken meanwhile.
     pub gpu: Option<GpuSamples>,
-    /// Only the caller's own tools were attached. What they were told belongs to them, and is in no
+    /// Only the caller's own tools were attached. Their records belong to them, and is in no
     /// file of ours.
     pub only_others: bool,
     /// What the process was seen to do while no kernel was recorded, if that explains it.
@@ -235,7 +238,7 @@ impl Finished {
             .records
             .choose(&plan.kernel_filter, plan.kernel_names, kernels)
         {
-            notes.push(format!("kernels could not be chosen: {error}"));
+            notes.push(format!("cannot select kernels: {error}"));
         }
         let why_empty = self.records.none_chosen().or(self.why_empty);
         notes.extend(why_empty.clone());
@@ -248,7 +251,7 @@ impl Finished {
         let text = match (&self.failure, self.ended) {
             (Some(failure), _) => failure.what.clone(),
             (None, Some(End::Yielded)) => {
-                "another profiler came, and this session gave way to it".to_owned()
+                "midair detached when another profiler started".to_owned()
             }
             (None, _) if full.is_some() => full.clone().unwrap_or_default(),
             (None, _) if truncated.is_some() => truncated.unwrap_or_default().to_owned(),
@@ -298,7 +301,7 @@ pub(crate) struct Ready {
     system_backend: bool,
     /// Whether only selected regions were recorded.
     selects: bool,
-    /// Whether only what began in collection periods was to be recorded.
+    /// Whether only what started in collection periods was to be recorded.
     has_periods: bool,
     killed: Option<End>,
     full: Option<String>,
@@ -326,7 +329,7 @@ impl Opened {
         self.0.conclusion(None)
     }
 
-    /// Writes files in this format, whose names begin with `prefix`. They take the place of others.
+    /// Writes files in this format, whose names start with `prefix`. They take the place of others.
     ///
     /// # Errors
     /// [`Kind::Output`]; then no file is left.
@@ -399,7 +402,7 @@ impl Ready {
         warnings.extend(too_little(plan, std::iter::once(&trace.records)));
         if plan.formats.contains(&Format::Pftrace) && self.system_backend {
             warnings.push(
-                "ROCPROF_PERFETTO_BACKEND=system has no effect: the trace is in its file"
+                "ROCPROF_PERFETTO_BACKEND=system has no effect: midair always writes the trace to a file"
                     .to_owned(),
             );
         }
@@ -418,15 +421,15 @@ impl Ready {
             if let Some(why) = &self.full {
                 return Some(Failure::new(Kind::Full, why).hint(
                     match trace.records.no_room() {
-                        Some(_) => "make room there, or name a directory of another file system in TMPDIR",
+                        Some(_) => "free space there, or set TMPDIR to a directory on another file system",
                         None => "record less, for a shorter time, or with a larger --max-size",
                     },
                 ));
             }
             if let Some(why) = self.truncated {
                 let hint = match why {
-                    BEFORE_A_BURST => "bursts are rare in a CUDA process, since each costs something: attach for longer, or allow more; or see the notes",
-                    _ => "one side had no processor for seconds: record again when the machine has one to spare",
+                    BEFORE_A_BURST => "attach for longer, or raise --max-overhead: bursts are rare in a CUDA process, since each has a cost; see also the notes",
+                    _ => "record again on a less loaded machine: one side got no CPU for seconds",
                 };
                 return Some(Failure::new(Kind::Incomplete, why).hint(hint));
             }
@@ -441,13 +444,13 @@ impl Ready {
                 .collect();
             if index.unseen() > 0 {
                 lost.push(format!(
-                    "{} packets of queues, which were consumed before they could be inspected",
+                    "{} queue packets, which were consumed before they could be inspected",
                     index.unseen()
                 ));
             }
             let malformed = trace.records.malformed_bytes();
             if malformed > 0 {
-                lost.push(format!("{malformed} bytes of the spool, which were no records"));
+                lost.push(format!("{malformed} bytes of the spool, which were not valid records"));
             }
             if let Some(first) = unbalanced.first() {
                 lost.push(first.clone());
@@ -456,18 +459,18 @@ impl Ready {
                 && index.notes.iter().any(|note| note.ends_with(TOO_MANY_RANGES));
             let hint = match (trace.lost.is_empty(), index.unseen() > 0) {
                 (false, _) if too_many_open => {
-                    "the program has more ranges open at one time than midair follows (128 of a thread, 4096 that were started): does it forget to end some?"
+                    "does the program forget to end ranges? It has more open ranges than midair follows (128 per thread, 4096 started)"
                 }
-                (false, _) => "give the spool more memory, or record less",
+                (false, _) => "use a larger --spool-size, or record less",
                 (true, true) => {
-                    "the machine was too busy for midair's part of the process to look in time: attach again when it is less so"
+                    "attach again on a less loaded machine: midair's thread in the process did not get to look in time"
                 }
                 (true, false) => {
-                    "the two sides of midair count differently: please report it, with the notes file"
+                    "please report this with the notes file: the two sides of midair count differently"
                 }
             };
             if lost.is_empty() && is_incomplete {
-                let hint = "the notes say why; --exclusive gives each kernel a window";
+                let hint = "see the notes for the reason; --exclusive gives each kernel a window";
                 return Some(Failure::new(Kind::Incomplete, NOT_COUNTED).hint(hint));
             }
             (!lost.is_empty()).then(|| {
@@ -481,14 +484,14 @@ impl Ready {
         warnings.extend(unbalanced);
         if index.paused() > 0 {
             let when = if !index.bursts.is_empty() {
-                "between the bursts that were recorded (--max-overhead), which stand for them"
+                "between the recorded bursts (--max-overhead), which represent them"
             } else if self.has_periods {
-                "outside of the collection periods, or while the program had paused the recording"
+                "outside the collection periods, or while the program had paused recording"
             } else {
                 "while the program had paused the recording (roctxProfilerPause)"
             };
             warnings.push(format!(
-                "{} launched {when}: left out of the results",
+                "{} launched {when}: excluded from the results",
                 midair_failure::plain::counted(index.paused(), "dispatch was", "dispatches were")
             ));
         }
@@ -554,7 +557,7 @@ pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failur
     let plan = plan(settings, identity)?;
     midair_output::check(&plan).map_err(|error| {
         Failure::new(Kind::Output, error.to_string())
-            .hint("name another directory with --output-directory")
+            .hint("choose another directory with --output-directory")
     })?;
     Ok(plan.directory)
 }
@@ -576,14 +579,14 @@ fn full(records: &RecordFile, has_ended: bool) -> Option<String> {
     let beyond = records.beyond().iter().any(|count| *count > 0);
     if let Some(no_room) = records.no_room().filter(|_| beyond || has_ended) {
         return Some(format!(
-            "the file system of {}, which has the records until they are written (TMPDIR), takes no more ({}), and recording ended there: what happened until then is written",
+            "recording ended early: the file system of {}, which stores the records (TMPDIR), is full ({}); the records so far are written",
             no_room.directory.display(),
             no_room.why
         ));
     }
     beyond.then(|| {
         format!(
-            "the records reached --max-size ({} MiB), and recording ended there: what happened until then is written",
+            "recording ended early: the records reached --max-size ({} MiB); the records so far are written",
             records.limit() >> 20
         )
     })
@@ -621,8 +624,8 @@ fn lost(dropped: &[u64; DROP_SLOTS], how: &str) -> Vec<(String, u64)> {
 /// Returns why a session that has ended lacks part of what happened, if it does.
 fn truncated(word: u32) -> Option<&'static str> {
     [
-        (outcome::LEASE_EXPIRED, "the target's side ended the session by itself, since this side was silent for too long: what the process did from then on is missing"),
-        (outcome::HOOKED_LATE, "the process opened its GPU runtime and went on before the target's side could hook it: what it did at the beginning may be missing"),
+        (outcome::LEASE_EXPIRED, "the session ended early, since midair was unresponsive for too long: later records are missing"),
+        (outcome::HOOKED_LATE, "the process used its GPU runtime before midair could hook it: its first records may be missing"),
         (outcome::NO_BURST, BEFORE_A_BURST),
     ]
     .into_iter()
@@ -633,13 +636,13 @@ fn truncated(word: u32) -> Option<&'static str> {
 /// Returns in words what the target's side reports about its end.
 fn outcome_notes(word: u32) -> Vec<String> {
     [
-        (outcome::SLOT_KEPT, "another library has put its wrapper over ours: ours stays below it and only passes calls on"),
-        (outcome::STILL_RUNNING, "work was still running on the device at the detach: it is recorded as such"),
-        (outcome::RUNTIME_SHUT_DOWN, "the process shut its GPU runtime down: collecting ended there"),
-        (outcome::MEMORY_KEPT, "a thread of the process was held up inside a record store: some memory of ours stays mapped there"),
-        (outcome::YIELDED, "another profiler came, and this session gave way to it: what was recorded until then is whole"),
-        (outcome::NO_TABLES, "no GPU runtime was in use in the process: nothing was there to record"),
-        (outcome::BURSTS_ENDED, "no burst could follow the last one, for a reason that the notes tell: what came later was not recorded"),
+        (outcome::SLOT_KEPT, "another library has wrapped midair's hooks: they stay in place and only pass calls on"),
+        (outcome::STILL_RUNNING, "work was still running on the device at detach: it is marked as running"),
+        (outcome::RUNTIME_SHUT_DOWN, "the process shut down its GPU runtime: recording ended there"),
+        (outcome::MEMORY_KEPT, "a thread of the process was delayed while storing a record: some of midair's memory stays mapped there"),
+        (outcome::YIELDED, "midair detached when another profiler started: the records until then are complete"),
+        (outcome::NO_TABLES, "the process used no GPU runtime: there was nothing to record"),
+        (outcome::BURSTS_ENDED, "no burst was possible after the last one (see the notes for the reason): later work was not recorded"),
     ]
     .into_iter()
     .filter(|(bit, _)| word & bit != 0)

@@ -170,7 +170,7 @@ fn agents(source: &dyn Source, environment: &[String]) -> (Vec<Agent>, Option<St
         (None, true) => (source.ours(), usual),
     };
     let Some(files) = files else {
-        let why = "this machine's files cannot be read".to_owned();
+        let why = "cannot read this machine's files".to_owned();
         return (Vec::new(), Some(why));
     };
     match sources.read_through(files) {
@@ -178,7 +178,7 @@ fn agents(source: &dyn Source, environment: &[String]) -> (Vec<Agent>, Option<St
         // Even without the driver there are CPUs.
         Err(error) => (
             sources.processors(files),
-            Some(format!("the machine's AMD GPUs are not known: {error}")),
+            Some(format!("cannot list the machine's AMD GPUs: {error}")),
         ),
     }
 }

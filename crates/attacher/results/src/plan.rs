@@ -18,16 +18,16 @@ fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
             let built: Vec<&str> = Format::all().map(Format::name).collect();
             return Err(Failure::new(
                 Kind::NotBuilt,
-                format!("the output format {other} is not built"),
+                format!("the output format {other} is not built yet"),
             )
             .hint(format!("use --output-format {}", built.join(" "))));
         };
         if !format.is_at_hand() {
             return Err(Failure::new(
                 Kind::Usage,
-                format!("{} is written by an attach only", format.name()),
+                format!("only an attach can write {}", format.name()),
             )
-            .hint("start the program by itself, and attach to it: midair attach PID -f parquet"));
+            .hint("start the program without the profiler, and attach to it: midair attach PID -f parquet"));
         }
         if !formats.contains(&format) {
             formats.push(format);
@@ -84,10 +84,10 @@ fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
         Some(path) if path.contains('/') => Err(Failure::new(
             Kind::Usage,
             format!(
-                "the summary's file '{path}' is a path: its directory is that of the other results"
+                "the summary file '{path}' has a directory: it always goes to the output directory"
             ),
         )
-        .hint("give a name; --output-directory says where")),
+        .hint("give a file name; set the directory with --output-directory")),
         Some(name) => Ok(SummaryTo::File(name.to_owned())),
     }
 }
@@ -163,11 +163,11 @@ fn no_name(why: NoName) -> Failure {
     let (kind, hint) = match why {
         NoName::Gone => (
             Kind::Output,
-            "change to a directory that exists, or name one: --output-directory /DIR",
+            "change to an existing directory, or give one: --output-directory /DIR",
         ),
         NoName::NotText => (
             Kind::Usage,
-            "name the directory with --output-directory, and a plain file with --output-file",
+            "set the directory with --output-directory, and a plain file name with --output-file",
         ),
     };
     Failure::new(kind, why.to_string()).hint(hint)

@@ -53,17 +53,16 @@ impl Together {
             // another part.
             if finished.ended == Some(End::Exec) {
                 finished.ended = None;
-                finished.notes.push(
-                    "the process became another program by exec, and this session ended there"
-                        .to_owned(),
-                );
+                finished
+                    .notes
+                    .push("the session ended when the process executed another program".to_owned());
             }
         }
         let mut written = Written::default();
         if self.merge && self.parts.len() > MOST_TOGETHER {
             self.merge = false;
             written.warnings.push(format!(
-                "{} sessions are more than the {MOST_TOGETHER} that one result can hold: each has its own",
+                "{} sessions exceed the limit of {MOST_TOGETHER} per result: each gets its own result",
                 self.parts.len()
             ));
         }
@@ -87,9 +86,7 @@ impl Together {
             (_, 1) if count == 1 => failures.pop().map(|(_, failure)| failure),
             _ => Some(Failure::new(
                 Kind::Partial,
-                format!(
-                    "{failed} of {count} sessions did not go as they should; the others are complete"
-                ),
+                format!("{failed} of {count} sessions failed; the others are complete"),
             )),
         };
         let why = written.incomplete.as_ref();

@@ -35,9 +35,9 @@ const MOST_SLOW: usize = 512;
 pub(crate) fn no_answer(pid: Pid) -> Failure {
     Failure::new(
         Kind::NoAnswer,
-        format!("process {pid} did not answer: reading its state or its memory took too long"),
+        format!("process {pid} did not answer: reading its state or memory took too long"),
     )
-    .hint("it holds its readers up, or its files are on a server or a disk that does not respond")
+    .hint("reading the process blocks, or its files are on a server or disk that does not respond")
 }
 
 /// Does `work`, which looks at process `pid`, on a thread of its own.
@@ -62,7 +62,7 @@ pub(crate) fn within<T: Send + 'static>(
 /// is not done apart, only what accesses memory.
 ///
 /// # Errors
-/// [`Kind::NoAnswer`] when it is not done in time. From then on `work` begins to trace no thread, and
+/// [`Kind::NoAnswer`] when it is not done in time. From then on `work` starts to trace no thread, and
 /// what it returns is dropped.
 pub(crate) fn entering<T: Send + 'static>(
     pid: Pid,

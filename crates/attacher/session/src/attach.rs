@@ -73,7 +73,7 @@ impl Session {
             };
             match Session::attach_once(request, install, &options_now) {
                 // The worker thread waits some seconds for the offer. If this process got no
-                // processor for so long, nothing has begun, and the attach is tried again in the
+                // processor for so long, nothing has started, and the attach is tried again in the
                 // time that is left. The worker thread then waits longer.
                 Err(StartError::OfferNotTaken(_)) if tries < 2 || Instant::now() < limit => {
                     tries += 1;
@@ -142,7 +142,7 @@ impl Session {
         let (pid, request) = (approach.pid, &request);
         let library = platform.library(install)?;
         // The spool and the tools are prepared while the engine enters: neither depends on the other.
-        // The process may hold up whoever enters it, too.
+        // The process may block its attacher, too.
         let approach = Arc::new(approach);
         let (prepared, entered) = std::thread::scope(|scope| {
             let prepare = scope
@@ -150,7 +150,7 @@ impl Session {
             let (approach, options) = (Arc::clone(&approach), options.clone());
             let enter = move || enter_by(&approach, &library, &options);
             let entered = answer::entering(pid, answer::LIMIT, enter);
-            let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
+            let panicked = |_| Err(Failure::new(Kind::Setup, "cannot prepare the session"));
             (prepare.join().unwrap_or_else(panicked), entered)
         });
         let entered = entered?.map_err(|error| {
@@ -188,7 +188,7 @@ impl Session {
         entered.require_same_rights().map_err(|error| {
             match (entered.interrupted(), &error) {
                 // The worker thread waited and gave up by itself. The process goes on.
-                (None, EnterError::Gone { .. }) => not_taken(pid, "its thread has ended"),
+                (None, EnterError::Gone { .. }) => not_taken(pid, "its thread ended"),
                 (Some(what), EnterError::Gone { .. }) => explain::failed(pid, &what).into(),
                 _ => explain::failed(pid, &error).into(),
             }
@@ -239,7 +239,8 @@ const OFFERS: Duration = Duration::from_secs(30);
 /// The pause before the next attempt while the worker thread of the last one has the process.
 const CLAIMED: Duration = Duration::from_millis(100);
 /// The remedy where the worker thread gave up each time.
-pub(crate) const OFFER_HINT: &str = "the machine gives this process, or that one, no processor for seconds: attach when it has less to do";
+pub(crate) const OFFER_HINT: &str =
+    "attach on a less loaded machine: this process or the target got no CPU for seconds";
 
 /// Returns the refusal for a worker thread that gave up before it got the offer, which is tried
 /// again.
@@ -413,11 +414,11 @@ pub(crate) fn record_file() -> Result<RecordWriter, Failure> {
         Failure::new(
             Kind::Output,
             format!(
-                "cannot keep records in the directory for temporary files, {}: {error}",
+                "cannot store records in the directory for temporary files, {}: {error}",
                 directory.display()
             ),
         )
-        .hint("name another directory in TMPDIR")
+        .hint("set TMPDIR to another directory")
     })
 }
 

@@ -86,9 +86,9 @@ impl Carried {
             .map_err(|error| {
                 Failure::new(
                     Kind::Installation,
-                    format!("the libraries in this program cannot be unpacked for a program that is started: {error}"),
+                    format!("cannot unpack the libraries for the started program: {error}"),
                 )
-                .hint("name a directory of yours that can be written: XDG_CACHE_HOME=DIR")
+                .hint("choose a writable directory of your own: XDG_CACHE_HOME=DIR")
             })
     }
 
@@ -156,16 +156,13 @@ fn own_directory(directory: &Path) -> io::Result<()> {
     if ours && found.mode() & 0o022 == 0 {
         return Ok(());
     }
-    let what = format!("others can write {}, or own it", directory.display());
+    let what = format!("other users can write or own {}", directory.display());
     Err(io::Error::new(ErrorKind::PermissionDenied, what))
 }
 
 /// Writes a file unless it has these contents already. It is replaced by a rename, so that programs
 /// that have mapped the old file keep it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "in a directory of the user's own"
-)]
+#[expect(clippy::disallowed_methods, reason = "in the user's own directory")]
 fn write_if_other(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let found = std::fs::symlink_metadata(path);
     if found.is_ok_and(|found| found.is_file()) && std::fs::read(path).is_ok_and(|is| is == bytes) {

@@ -255,7 +255,7 @@ fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option
         return None;
     }
     if let Err(error) = install.open(&install.tool) {
-        let what = format!("{} cannot be read: {error}", install.tool.display());
+        let what = format!("cannot read {}: {error}", install.tool.display());
         let hint = format!("sudo chmod a+r {}", install.tool.display());
         lines.fail(
             "libraries",
@@ -268,7 +268,7 @@ fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option
         lines.note("installation", weakness);
     }
     if platform == Platform::Cuda {
-        lines.note("tools", "none is sent to a CUDA process");
+        lines.note("tools", "none is loaded into a CUDA process");
         return Some((install, Tools::default()));
     }
     let root = root_of(request.pid);

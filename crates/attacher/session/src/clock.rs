@@ -53,7 +53,7 @@ impl Clock {
     }
 }
 
-/// Returns how far a clock is ahead. What the kernel has told counts if it agrees with what was
+/// Returns how far a clock is ahead. The kernel's value counts if it agrees with what was
 /// measured: it tells the offset that the process's next children will have, which need not be its
 /// own.
 fn ahead(told: i64, noted: u64, (from, to): (u64, u64)) -> i64 {

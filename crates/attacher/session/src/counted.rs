@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The least pause between the end of one write and the begin of the next.
+/// The least pause between the end of one write and the start of the next.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The pause is this many times as long as the write before it.
 const REST: u32 = 9;
@@ -70,7 +70,7 @@ impl Counted {
         self.take();
         let failed = self.failed?;
         Some(format!(
-            "what was counted could not be written while attached: {failed}"
+            "cannot write counter values while attached: {failed}"
         ))
     }
 
@@ -81,7 +81,7 @@ impl Counted {
         match work.join() {
             Ok(Ok(took)) => self.next = Instant::now() + PAUSE.max(took * REST),
             Ok(Err(failure)) => self.failed = Some(failure.what),
-            Err(_) => self.failed = Some("an error of midair's own".to_owned()),
+            Err(_) => self.failed = Some("an internal error of midair".to_owned()),
         }
     }
 }

@@ -18,7 +18,7 @@ use midair_settings::{DEVICE_INTERVAL, EXCLUSIVE, GRAPH_KERNELS, MAX_OVERHEAD, S
 use std::fs::File;
 use std::io::Write;
 
-/// The helper's file, beside the default tool.
+/// The helper's file, next to the default tool.
 pub(crate) const HELPER: &str = "midair-aqlprofile";
 
 /// The percentage of the time that windows may take where the user says nothing.
@@ -64,9 +64,9 @@ pub(crate) fn prepare(
     if !identity.agents.iter().any(is_gpu) {
         return Err(Failure::new(
             Kind::NoCounters,
-            "the process sees no GPU of AMD's driver, so there are no counters to count",
+            "cannot count: the process sees no GPU of AMD's driver",
         )
-        .hint("midair doctor PID tells what is known of its GPUs"));
+        .hint("midair doctor PID shows its GPUs"));
     }
     let mut helper = helper(install)?;
     let mut plan = planned::of_agents(&groups, &identity.agents, |gpu, names| {
@@ -82,7 +82,7 @@ pub(crate) fn prepare(
             .ok_or_else(|| {
                 Failure::new(
                     Kind::Usage,
-                    format!("{MAX_OVERHEAD} is no number from 1 to 100: {text}"),
+                    format!("{MAX_OVERHEAD} is not a number from 1 to 100: {text}"),
                 )
             })?,
     };
@@ -106,13 +106,13 @@ pub(crate) fn prepare(
             Kind::Usage,
             "these groups of counters need too much memory in the process",
         )
-        .hint("ask for fewer groups, or for fewer counters of TCP, TA and TD"));
+        .hint("use fewer groups, or fewer counters of TCP, TA and TD"));
     }
     let file = midair_ptrace::memfd_filled(c"midair-counters", |file| file.write_all(&bytes));
     let file = file.map(File::from).map_err(|error| {
         Failure::new(
             Kind::Setup,
-            format!("no memory for the plan of counters: {error}"),
+            format!("cannot allocate memory for the counter plan: {error}"),
         )
     })?;
     Ok(Some(Counters {
@@ -131,7 +131,7 @@ fn interval(settings: &Settings) -> Result<u64, Failure> {
         _ => Err(Failure::new(
             Kind::Usage,
             format!(
-                "{DEVICE_INTERVAL} is no number of milliseconds from 1 to 3600000: {}",
+                "{DEVICE_INTERVAL} is not a number of milliseconds from 1 to 3600000: {}",
                 text.unwrap_or_default()
             ),
         )),
@@ -156,9 +156,9 @@ pub fn check_launch(
     {
         return Err(Failure::new(
             Kind::Usage,
-            "parquet is written by an attach only, and not by a program that is started",
+            "only an attach can write parquet, not a started program",
         )
-        .hint("start the program by itself, and attach to it: midair attach PID -f parquet ..."));
+        .hint("start the program without the profiler, and attach to it: midair attach PID -f parquet ..."));
     }
     let of_devices = settings
         .device_counter_groups()
@@ -166,10 +166,10 @@ pub fn check_launch(
     if !of_devices.is_empty() || settings.is_on(EXCLUSIVE) {
         return Err(Failure::new(
             Kind::Usage,
-            "--pmc-device and --exclusive are for processes that already run",
+            "--pmc-device and --exclusive require an attach to a running process",
         )
         .hint(
-            "start the program by itself, and attach to it: midair attach PID --pmc-device ...",
+            "start the program without the profiler, and attach to it: midair attach PID --pmc-device ...",
         ));
     }
     let groups = settings
@@ -183,7 +183,7 @@ pub fn check_launch(
     if !agents.iter().any(is_gpu) {
         return Err(Failure::new(
             Kind::NoCounters,
-            "AMD's driver lists no GPU on this machine, so there are no counters to count",
+            "cannot count: AMD's driver lists no GPU on this machine",
         ));
     }
     let mut helper = helper(install)?;
@@ -193,7 +193,7 @@ pub fn check_launch(
     if plan.agents.is_empty() {
         return Err(Failure::new(
             Kind::Usage,
-            "no counter is asked of a GPU that this machine has",
+            "every requested counter is for a GPU that this machine lacks",
         )
         .hint("device=0 is the first GPU"));
     }

@@ -10,11 +10,11 @@ use midair_settings::options::option;
 use midair_settings::{CUPTI, Settings};
 
 /// The remedy where there is no CUPTI.
-pub(crate) const NO_CUPTI: &str = "name one with --cupti PATH (as the process sees it), or install one there: pip install \
+pub(crate) const NO_CUPTI: &str = "give one with --cupti PATH (as the process sees it), or install one there: pip install \
     nvidia-cuda-cupti-cu12 for CUDA 12, nvidia-cuda-cupti for CUDA 13, or the CUDA toolkit";
 /// The remedy where another profiler is active.
 pub(crate) const OTHER_PROFILER: &str =
-    "CUPTI serves one profiler at a time: attach again when the other one is gone";
+    "CUPTI serves one profiler at a time: attach again when the other one has finished";
 
 /// Returns the domains that CUPTI provides and that can be asked for.
 fn there() -> impl Iterator<Item = &'static Domain> {
@@ -61,7 +61,7 @@ pub(crate) fn request(
     let (settings, mut warnings, notes) = settings_for(request, tid)?;
     if *tools != install.default_tools() {
         warnings.push(
-            "the tool libraries that were named work with HIP and HSA: none is loaded into a CUDA process"
+            "tool libraries work only with HIP and HSA: midair loads none into a CUDA process"
                 .to_owned(),
         );
     }
@@ -103,13 +103,13 @@ fn may_name_cupti(settings: &Settings, tid: Tid) -> Result<(), Failure> {
     let why = match rights::exceeding(tid) {
         Ok(None) => return Ok(()),
         Ok(Some(why)) => why,
-        Err(why) => format!("its rights cannot be read: {why}"),
+        Err(why) => format!("cannot read its privileges: {why}"),
     };
     Err(Failure::new(
         Kind::NotPermitted,
-        format!("{path} may not be loaded there: {why}"),
+        format!("cannot load {path} there: {why}"),
     )
-    .hint("omit --cupti: the process's own is found; or run this as root"))
+    .hint("omit --cupti, so that midair finds the process's own; or run this as root"))
 }
 
 /// Settings, warnings, notes.
@@ -131,12 +131,12 @@ fn settings(request: &Request) -> Result<Adapted, Failure> {
         return Err(Failure::new(
             Kind::Usage,
             format!(
-                "process {} is a CUDA process, and only {} were asked for",
+                "process {} is a CUDA process, but only {} were requested",
                 request.pid,
                 words(&asked)
             ),
         )
-        .hint("--cuda-trace records calls of CUDA, --kernel-trace kernels, --memory-copy-trace copies"));
+        .hint("use --cuda-trace for CUDA calls, --kernel-trace for kernels, --memory-copy-trace for copies"));
     }
     for ask in not_there().flat_map(Domain::asks) {
         settings.remove(ask.name());
@@ -149,12 +149,10 @@ fn settings(request: &Request) -> Result<Adapted, Failure> {
         .collect();
     let (mut warnings, mut notes) = (Vec::new(), Vec::new());
     if request.asked.nothing {
-        notes.push(
-            "kernels and copies are recorded, to which --cuda-trace adds calls of CUDA".to_owned(),
-        );
+        notes.push("midair records kernels and copies; add --cuda-trace for CUDA calls".to_owned());
     } else if !by_name.is_empty() {
         warnings.push(format!(
-            "process {} is a CUDA process, without {}: --cuda-trace records calls of CUDA",
+            "process {} is a CUDA process and has no {}: --cuda-trace records CUDA calls",
             request.pid,
             words(&by_name)
         ));
@@ -186,12 +184,14 @@ pub(crate) fn refuse_cuda_alone(request: &Request) -> Result<(), Failure> {
     Err(Failure::new(
         Kind::Usage,
         format!(
-            "process {} is a HIP or HSA process, and only {} of CUDA were asked for",
+            "process {} is a HIP or HSA process, but only {} of CUDA were requested",
             request.pid,
             words(&asked)
         ),
     )
-    .hint("--hip-trace records calls of HIP, --kernel-trace kernels, --memory-copy-trace copies"))
+    .hint(
+        "use --hip-trace for HIP calls, --kernel-trace for kernels, --memory-copy-trace for copies",
+    ))
 }
 
 /// Whether the option with this name asks for a domain, by itself or through what it switches on.

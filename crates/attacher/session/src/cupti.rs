@@ -21,7 +21,7 @@ const LOADERS_CACHE: &str = "/etc/ld.so.cache";
 const MOST_CACHE: usize = 16 << 20;
 
 /// The most mapped files that are inspected. The process may have mapped any number, and several
-/// locations are searched beside each of CUDA's files.
+/// locations are searched next to each of CUDA's files.
 const MOST_MAPPED: usize = 4096;
 
 /// Returns the version of the driver from the name of its library, such as `580.95.05`.
@@ -76,7 +76,7 @@ pub(crate) fn other_profiler(pid: Pid, tid: Tid, modules: &Modules) -> Option<Fa
         let why: String = why.chars().filter(|c| !c.is_control()).collect();
         Failure::new(
             Kind::OtherProfiler,
-            format!("process {pid} cannot be recorded: {why}"),
+            format!("cannot record process {pid}: {why}"),
         )
         .hint(OTHER_PROFILER)
     })
@@ -104,12 +104,12 @@ pub(crate) fn first_candidate(
             Origin::Named if !root.is_file(&candidate.path) => {
                 return Ok(Err(no_cupti(
                     pid,
-                    &format!("it sees no file {path}, which --cupti names"),
+                    &format!("it cannot see the file {path} of --cupti"),
                 )));
             }
             Origin::Named => "as --cupti says",
             Origin::Mapped => "which it has loaded",
-            Origin::Beside => "beside its CUDA libraries",
+            Origin::Beside => "next to its CUDA libraries",
             Origin::Environment => "by its environment",
             Origin::Toolkit => "in the toolkit",
             Origin::Loader => {
@@ -136,14 +136,14 @@ pub(crate) fn first_candidate(
         true => no_cupti(
             pid,
             &format!(
-                "a CUPTI of CUDA 12 or later is needed, and its driver ({}) is older",
+                "CUPTI of CUDA 12 or later required, and its driver ({}) is older",
                 driver.unwrap_or_default()
             ),
         ),
         false => no_cupti(
             pid,
             &format!(
-                "no CUPTI is there ({}): none is loaded, beside its CUDA libraries, in a toolkit, or where its loader looks",
+                "no CUPTI found ({}): none is loaded, next to its CUDA libraries, in a toolkit, or on its loader's path",
                 loaders.join(" or ")
             ),
         ),
@@ -151,11 +151,7 @@ pub(crate) fn first_candidate(
 }
 
 fn no_cupti(pid: Pid, why: &str) -> Failure {
-    Failure::new(
-        Kind::NoCupti,
-        format!("process {pid} cannot be recorded: {why}"),
-    )
-    .hint(NO_CUPTI)
+    Failure::new(Kind::NoCupti, format!("cannot record process {pid}: {why}")).hint(NO_CUPTI)
 }
 
 /// Refuses what can be seen to fail, before anything is touched. Our library in the process reports

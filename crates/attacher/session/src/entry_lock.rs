@@ -1,6 +1,6 @@
 //! The lock by which only one attacher at a time enters a process.
 //!
-//! Once a worker thread is in a process, a second attacher finds it and is told that the process is
+//! Once a worker thread is in a process, a second attacher finds it and learns that the process is
 //! busy. Two attachers that start at the same moment would find no worker thread, and each would
 //! make one. Two copies of our libraries would then hook the same dispatch tables.
 
@@ -30,7 +30,7 @@ impl EntryLock {
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(Failure::new(
                 Kind::Busy,
-                format!("process {pid} is attached already (another attach is under way)"),
+                format!("process {pid} is already attached (another attach is in progress)"),
             )
             .hint("wait for the other session to end, or end it"));
         }

@@ -21,7 +21,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
         ),
         Refusal::Zombie { .. } => (
             Kind::Zombie,
-            "its parent has not reaped it; there is nothing left to attach to",
+            "it has exited, and its parent has not reaped it yet: there is nothing to attach to",
         ),
         Refusal::KernelThread { .. } => {
             (Kind::KernelThread, "only user programs use a GPU runtime")
@@ -29,7 +29,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
         Refusal::NotPermitted { hint, .. } => (Kind::NotPermitted, *hint),
         Refusal::PtraceForbidden { .. } => (
             Kind::Filtered,
-            "let the filter allow ptrace (the default profiles of Docker and containerd do), run midair outside of it, or start the program with our register library: its listener needs no ptrace",
+            "allow ptrace in the filter (as the default profiles of Docker and containerd do), run midair outside the filter, or start the program with midair's register library, whose listener needs no ptrace",
         ),
         Refusal::Traced { .. } => (
             Kind::Busy,
@@ -37,7 +37,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
         ),
         Refusal::Stopped { .. } => (
             Kind::Stopped,
-            "let it go on first (kill -CONT, or fg in its shell)",
+            "continue it first (kill -CONT, or fg in its shell)",
         ),
         Refusal::Frozen { .. } => (
             Kind::Stopped,
@@ -53,7 +53,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
         ),
         Refusal::LibcKind { .. } => (
             Kind::Libc,
-            "our libraries need glibc 2.34 or newer in the process",
+            "midair's libraries need glibc 2.34 or newer in the process",
         ),
         Refusal::ManagedThreads { by, .. } => {
             return Failure::new(Kind::Instrumented, refusal.to_string()).hint(by.remedy());
@@ -64,7 +64,7 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
         ),
         Refusal::Filtered { .. } => (
             Kind::Filtered,
-            "let the filter allow that call, or load our register library into the process at its start: its listener needs fewer",
+            "allow that call in the filter, or start the process with midair's register library, whose listener needs fewer calls",
         ),
         Refusal::SharesMemory { .. } => (
             Kind::Enter,
@@ -76,20 +76,17 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
         ),
         Refusal::Dispatches { .. } => (
             Kind::Filtered,
-            "it cannot be entered while it does so; run its native form",
+            "disable syscall user dispatch; run a native build of the program",
         ),
         Refusal::LeaderEnded { .. } => (
             Kind::Enter,
-            "have the program load our register library at its start, or use a newer kernel",
+            "start the program with midair's register library, or use a newer kernel",
         ),
         Refusal::NoProc { .. } => (
             Kind::NoProc,
             "mount one there: nsenter --mount --pid --target PID mount -t proc proc /proc",
         ),
-        Refusal::Restless { .. } => (
-            Kind::Enter,
-            "attach once it stops executing programs, or to the last of them",
-        ),
+        Refusal::Restless { .. } => (Kind::Enter, "attach once it stops calling execve"),
         Refusal::Unreadable { .. } => (Kind::Enter, "run this as root"),
     };
     Failure::new(kind, refusal.to_string()).hint(hint)
@@ -101,14 +98,16 @@ pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
     match (error, &approach.inspection) {
         (_, Ok(look)) if is_claimed(approach, error) => Failure::new(
             Kind::Busy,
-            format!("process {} is recorded already: a session of midair's has it", look.pid),
+            format!("process {} is already being profiled by midair", look.pid),
         )
-        .hint("attach again when that session has ended; an attacher in another container is not seen from here"),
+        .hint(
+            "attach again when that session has ended; its attacher may run in another container",
+        ),
         (EnterError::Boot { errno, .. }, Ok(look)) if *errno == libc::EBUSY => {
             let copies = sdks(look).join(" and ");
             held(
                 look.pid,
-                &format!("by another build of midair's libraries: {copies} is in it"),
+                &format!("by another build of midair's libraries ({copies})"),
             )
         }
         (EnterError::ListenerUnusable { why }, Err(refusal)) => {
@@ -122,12 +121,12 @@ pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
 
 /// Returns why entering the process `pid` failed.
 pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
-    const PROCESS_GOES_ON: &str = "the process goes on as before";
+    const PROCESS_GOES_ON: &str = "the process keeps running as before";
     let (kind, hint) = match error {
         EnterError::Refused(refusal) => return refused(refusal),
         EnterError::NoneParked { .. } => (
             Kind::NoParkedThread,
-            "threads park between pieces of work: look for longer with --wait 30s, or start the program with midair's register library, which keeps a thread for this",
+            "wait longer, with --wait 30s, for a thread to park between pieces of work; or start the program with midair's register library, which has a thread for this",
         ),
         EnterError::Busy { state, .. } => return busy(pid, state),
         EnterError::OtherVersion { .. } | EnterError::OtherBuild { .. } => (
@@ -137,21 +136,21 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         EnterError::Gone { .. } | EnterError::Replaced { .. } => (Kind::NoProcess, ""),
         EnterError::RightsChanged { .. } => (
             Kind::NotPermitted,
-            "attach again: midair then judges its new rights",
+            "attach again: midair then checks its new privileges",
         ),
         EnterError::TargetStopped { .. } => (
             Kind::Stopped,
-            "let it go on first: in its debugger, by kill -CONT, or by fg in its shell",
+            "continue it first: in its debugger, with kill -CONT, or with fg in its shell",
         ),
         // Tracing itself was tried, so a filter is not what refuses it.
         EnterError::Engine { source, .. } if may_be_filtered(source) => (
             Kind::Filtered,
-            "midair itself is under a seccomp filter, which may refuse that call: allow it there, or run midair outside of it",
+            "allow that call in midair's own seccomp filter, which may refuse it, or run midair outside the filter",
         ),
         // The inspection found that tracing was allowed and that there was no tracer, so a tracer
         // has come since.
         EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
-            return busy(pid, "another tracer holds a thread of it at the moment");
+            return busy(pid, "another tracer is attached to one of its threads");
         }
         // Our library reports this where another build of it is at work, or where the process has
         // an own session that does not make way.
@@ -159,7 +158,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
             return held(pid, "by another build of midair's libraries");
         }
         EnterError::Boot { errno, .. } if *errno == libc::EALREADY => return kept(pid, None),
-        // These limits were not checked, or were reached meanwhile. What was begun is undone.
+        // These limits were not checked, or were reached meanwhile. What was started is undone.
         EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
             Kind::NoHeadroom,
             "its user has as many threads as allowed (RLIMIT_NPROC), or its pids cgroup is full: raise that limit",
@@ -175,7 +174,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         {
             (
                 Kind::NoHeadroom,
-                "a limit of the process is met (address space, locked memory, mappings, descriptors): see midair doctor",
+                "the process reached a limit (address space, locked memory, mappings, descriptors): see midair doctor",
             )
         }
         EnterError::PathUnseen { .. } => (
@@ -200,7 +199,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
 /// How long a process without a live thread may take to be gone.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Returns the failure of an attach to a process that was alive when it began. If a signal has
+/// Returns the failure of an attach to a process that was alive when it started. If a signal has
 /// killed the process meanwhile, that is the reason.
 pub(crate) fn killed(target: &Target, failure: Failure) -> Failure {
     let pid = target.pid();
@@ -216,7 +215,7 @@ pub(crate) fn killed(target: &Target, failure: Failure) -> Failure {
     }
 }
 
-/// Returns the sentence for a process that ended before its session began.
+/// Returns the sentence for a process that ended before its session started.
 pub(crate) fn ended_during_the_set_up(end: End) -> String {
     let name = match end {
         End::Signal(number) => Signal::try_from(number).ok(),
@@ -245,9 +244,7 @@ fn may_be_filtered(error: &midair_ptrace::Error) -> bool {
 
 /// Returns the sentence for a worker thread that gave up before it got the session.
 pub(crate) fn offer_not_taken(pid: Pid, why: &str) -> String {
-    format!(
-        "process {pid} took no offer: its part of midair had waited for it and given up ({why})"
-    )
+    format!("process {pid} accepted no session: midair's thread there had timed out ({why})")
 }
 
 /// Returns the failure for a number that no process has.
@@ -258,8 +255,8 @@ pub(crate) fn no_process(number: u32) -> Failure {
 
 /// Returns the failure for a process that is the attacher itself.
 pub(crate) fn itself(pid: Pid) -> Failure {
-    Failure::new(Kind::Usage, format!("process {pid} is this program itself"))
-        .hint("name another process: see midair ps")
+    Failure::new(Kind::Usage, format!("process {pid} is midair itself"))
+        .hint("choose another process: see midair ps")
 }
 
 /// Returns the failure for a process that uses no GPU.
@@ -268,7 +265,7 @@ pub(crate) fn not_gpu(pid: Pid) -> Failure {
         Kind::NotGpu,
         format!("process {pid} has no HIP, HSA or CUDA runtime loaded"),
     )
-    .hint("is it the right process? A launcher often runs the work in a child: midair attach --tree PID takes all of them, and midair ps lists the processes that use a GPU")
+    .hint("is it the right process? A launcher often runs the work in a child: midair attach --tree PID attaches to all of them, and midair ps lists the processes that use a GPU")
 }
 
 /// Whether a worker thread of ours has the process, and not a copy of our SDK that the process has
@@ -306,17 +303,17 @@ pub(crate) fn kept(pid: Pid, tid: Option<Tid>) -> Failure {
     Failure::new(
         Kind::Busy,
         format!(
-            "process {pid} is recorded already{thread}: it was started under the profiler (midair run, rocprofv3 -- PROGRAM), or another program attached through its register library"
+            "process {pid} is already recorded{thread}: it was started under the profiler (midair run, rocprofv3 -- PROGRAM), or another program attached through its register library"
         ),
     )
-    .hint("that session ends with the process, or when that program detaches: attach after that, or start the process without the profiler")
+    .hint("attach after that session has ended, or start the process without the profiler")
 }
 
 /// Returns the failure for a process that another library of ours uses.
 fn held(pid: Pid, by: &str) -> Failure {
     Failure::new(
         Kind::Busy,
-        format!("process {pid} is recorded already, {by}"),
+        format!("process {pid} is already recorded, {by}"),
     )
     .hint("end that profiler, or let both use the same build of midair")
 }
@@ -326,7 +323,7 @@ fn held(pid: Pid, by: &str) -> Failure {
 pub(crate) fn busy(pid: Pid, state: &str) -> Failure {
     Failure::new(
         Kind::Busy,
-        format!("process {pid} is attached already ({state})"),
+        format!("process {pid} is already attached ({state})"),
     )
-    .hint("wait for the other session to end, or end it; if its attacher has died, its lease runs out within seconds")
+    .hint("wait for the other session to end, or end it; if its attacher has died, its lease expires within seconds")
 }

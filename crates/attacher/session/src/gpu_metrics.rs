@@ -20,7 +20,7 @@ use midair_procinfo::{Pid, show, task};
 use midair_settings::{GPU_METRICS, GPU_METRICS_DEVICE, GPU_METRICS_RATE, Settings};
 use std::time::Duration;
 
-/// The most libraries of the process beside which a CUPTI is looked for.
+/// The most libraries of the process next to which a CUPTI is looked for.
 const MOST_MAPPED: usize = 4096;
 
 /// What a view shows of samples, how much more than its records is kept of them, and how often old
@@ -57,11 +57,8 @@ pub(crate) fn remove(settings: &mut Settings) {
 
 /// Returns the refusal where there is no NVIDIA GPU to sample.
 pub(crate) fn not_here() -> Failure {
-    Failure::new(
-        Kind::Usage,
-        "--gpu-metrics samples NVIDIA GPUs, and this is no CUDA process",
-    )
-    .hint("--pmc-device counts on AMD's")
+    Failure::new(Kind::Usage, "--gpu-metrics requires a CUDA process")
+        .hint("use --pmc-device for AMD GPUs")
 }
 
 /// Starts sampling, if the settings ask for it.
@@ -78,18 +75,18 @@ pub(crate) fn start(
     };
     let wrong = |what: String| Failure::new(Kind::Usage, what).hint("midair metrics --list");
     let metrics = sets::parse(list).map_err(|sets::Unknown(word)| {
-        wrong(format!("'{word}' is no set and no metric of GPUs"))
+        wrong(format!("'{word}' is neither a set nor a metric of GPUs"))
     })?;
     let number = |name: &str, otherwise: u32| match settings.text(name) {
         None => Ok(otherwise),
         Some(text) => text
             .parse::<u32>()
-            .map_err(|_| wrong(format!("{name} is no number: {text}"))),
+            .map_err(|_| wrong(format!("{name} is not a number: {text}"))),
     };
     let rate = number(GPU_METRICS_RATE, RATE)?;
     if !(SLOWEST..=FASTEST).contains(&rate) {
         return Err(wrong(format!(
-            "{GPU_METRICS_RATE} is from {SLOWEST} to {FASTEST}, and not {rate}"
+            "{GPU_METRICS_RATE} must be from {SLOWEST} to {FASTEST}, not {rate}"
         )));
     }
     let request = Request {
@@ -105,7 +102,7 @@ pub(crate) fn start(
     if named.is_empty() {
         return Err(Failure::new(
             Kind::NoCounters,
-            "nothing of --gpu-metrics can be sampled on this GPU",
+            "cannot sample anything of --gpu-metrics on this GPU",
         )
         .hint("midair metrics --list"));
     }
@@ -115,7 +112,7 @@ pub(crate) fn start(
     let notes = sampler
         .without
         .iter()
-        .map(|(name, why)| format!("{name} of the GPU is not sampled: {why}"));
+        .map(|(name, why)| format!("cannot sample {name} of the GPU: {why}"));
     Ok(Some(GpuMetrics {
         notes: notes.collect(),
         series: Series::new(sampler.metrics.clone(), 1_000_000_000 / u64::from(rate)),
@@ -136,7 +133,7 @@ fn described(metric: &midair_nvmetrics::Metric) -> GpuMetric {
     }
 }
 
-/// Returns libraries of the process beside which there may be a CUPTI. A CUPTI found there is loaded
+/// Returns libraries of the process next to which there may be a CUPTI. A CUPTI found there is loaded
 /// with our rights, so this is done only for a process of our own user that is confined no more than
 /// we are: in a sandbox it could leave a library for us that does what it itself may not.
 fn mapped(pid: Pid) -> Vec<String> {
@@ -234,13 +231,13 @@ impl GpuMetrics {
         self.samples.keep(from, to);
         if self.series.lost > 0 || self.overflows > 0 {
             self.notes.push(format!(
-                "{} samples of the GPU are missing, and its buffer was full {} times: a lower --gpu-metrics-rate loses none",
+                "{} samples of the GPU are missing, and its buffer was full {} times: use a lower --gpu-metrics-rate",
                 self.series.lost, self.overflows
             ));
         }
         if self.samples.groups() > 1 {
             self.notes.push(format!(
-                "{} groups of the GPU's metrics took turns: each was sampled in a part of the time only",
+                "{} groups of the GPU's metrics were multiplexed: each was sampled only part of the time",
                 self.samples.groups()
             ));
         }

@@ -42,7 +42,7 @@ impl Need {
         let (address_space, data) = match (platform, fresh) {
             (Platform::Amd, true) => (spool + 320 * MIB, 224 * MIB),
             (Platform::Amd, false) => (spool + 8 * MIB, 8 * MIB),
-            // CUPTI allocates memory anew in each session, besides the buffers that we give it.
+            // CUPTI allocates memory again in each session, besides the buffers that we give it.
             (Platform::Cuda, _) => (spool + 512 * MIB, 320 * MIB),
         };
         let memory = match (locks_all, platform, fresh) {
@@ -95,7 +95,7 @@ fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
     let mib = |bytes: u64| bytes.div_ceil(MIB);
     if let Some(left) = short(room.descriptors, need.descriptors) {
         let what = format!(
-            "{} of its {} descriptors (RLIMIT_NOFILE) are left, and {} are needed",
+            "only {} of its {} descriptors (RLIMIT_NOFILE) are left; {} needed",
             left.left(),
             left.limit,
             need.descriptors
@@ -104,7 +104,7 @@ fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
     }
     if let Some(left) = short(room.mappings, need.mappings) {
         let what = format!(
-            "{} of its {} mappings (vm.max_map_count) are left, and {} are needed",
+            "only {} of its {} mappings (vm.max_map_count) are left; {} needed",
             left.left(),
             left.limit,
             need.mappings
@@ -113,7 +113,7 @@ fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
     }
     let bytes = |left: Limit, name: &str, need: u64| {
         format!(
-            "{} MiB of its {} MiB of {name} are left, and {} are needed",
+            "only {} MiB of its {} MiB of {name} are left; {} needed",
             left.left() / MIB,
             mib(left.limit),
             mib(need)
@@ -149,7 +149,7 @@ fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
         };
         return Some((
             bytes(left, why, need.memory),
-            "raise the limit of its memory cgroup: at the limit the kernel would kill it",
+            "raise the limit of its memory cgroup: the kernel kills the process at the limit",
         ));
     }
     None
@@ -178,7 +178,7 @@ pub(crate) fn require_descriptors(needed: u64) -> Result<(), Failure> {
     Err(Failure::new(
         Kind::NoHeadroom,
         format!(
-            "{left} of the {limit} descriptors of this process (RLIMIT_NOFILE) are left, and {needed} are needed"
+            "only {left} of midair's {limit} descriptors (RLIMIT_NOFILE) are left; {needed} needed"
         ),
     )
     .hint("raise it (ulimit -n)"))
@@ -207,7 +207,7 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
         return Err(Failure::new(
             Kind::NoHeadroom,
             format!(
-                "the limit of file sizes of this process (RLIMIT_FSIZE) is {} bytes, and the largest file in memory that it needs has {largest}",
+                "midair's file size limit (RLIMIT_FSIZE) is {} bytes; {largest} needed for its largest file in memory",
                 limit
             ),
         )
@@ -220,7 +220,7 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
         return Err(Failure::new(
             Kind::NoHeadroom,
             format!(
-                "{} MiB of the {} MiB of address space of this process (RLIMIT_AS) are left, and {} are needed",
+                "only {} MiB of midair's {} MiB of address space (RLIMIT_AS) are left; {} needed",
                 left.left() / MIB,
                 left.limit.div_ceil(MIB),
                 need.div_ceil(MIB)
@@ -233,14 +233,14 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
         return Err(Failure::new(
             Kind::NoHeadroom,
             format!(
-                "{} MiB of the {} MiB of this process's memory cgroup are left, and {} are needed",
+                "only {} MiB of the {} MiB of midair's memory cgroup are left; {} needed",
                 left.left() / MIB,
                 left.limit.div_ceil(MIB),
                 need.div_ceil(MIB)
             ),
         )
         .hint(
-            "run this in another cgroup, or raise the limit: at the limit the kernel would kill it",
+            "run midair in another cgroup, or raise the limit: the kernel kills midair at the limit",
         ));
     }
     Ok(())

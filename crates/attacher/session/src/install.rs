@@ -81,14 +81,14 @@ impl Install {
         }
         let real = program.canonicalize();
         let real = real.map_err(|error| {
-            let what = format!("{} cannot be used: {error}", program.display());
+            let what = format!("cannot use {}: {error}", program.display());
             Failure::new(Kind::Installation, what)
         })?;
         let lib = real.ancestors().nth(2).map(|prefix| prefix.join("lib"));
         lib.and_then(|lib| Install::below(&lib)).ok_or_else(|| {
             let what = format!("{SDK} and {TOOL} are not in ../lib of {}", real.display());
             Failure::new(Kind::Installation, what).hint(
-                "name the midair of a complete installation (cargo xtask install --prefix DIR)",
+                "use the midair of a complete installation (cargo xtask install --prefix DIR)",
             )
         })
     }
@@ -104,7 +104,7 @@ impl Install {
             .and_then(|exe| Some(exe.parent()?.parent()?.join("lib")));
         let beside_library =
             mapped_library(ROCATTACH).and_then(|library| Some(library.parent()?.to_owned()));
-        // Where the C API's library is loaded, the running program is somebody else's.
+        // Where the C API's library is loaded, the running program is another project's.
         if beside_library.is_none()
             && let Some(carried) = Carried::find()?
         {
@@ -117,7 +117,7 @@ impl Install {
                 .hint("run the program from a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR), or use midair as one file (cargo xtask dist)")
         })?;
         if rights::is_privileged() {
-            // Somebody who can hard-link this program into another directory could otherwise choose
+            // A user who can hard-link this program into another directory could otherwise choose
             // our libraries.
             return found.checked_by(rights::trusted);
         }
@@ -193,7 +193,7 @@ impl Install {
             .hint("install midair again, or use midair as one file (cargo xtask dist)"))
     }
 
-    /// Returns the program with that name beside the default tool. The path is valid as long as
+    /// Returns the program with that name next to the default tool. The path is valid as long as
     /// `self` lives.
     ///
     /// # Errors
@@ -207,10 +207,7 @@ impl Install {
         below(&path, program)
             .and_then(|carried| files.runnable(carried))
             .map_err(|error| {
-                Failure::new(
-                    Kind::Installation,
-                    format!("{name} cannot be used: {error}"),
-                )
+                Failure::new(Kind::Installation, format!("cannot use {name}: {error}"))
             })
     }
 
@@ -246,7 +243,7 @@ impl Install {
             let file = open(&path).map_err(|why| {
                 Failure::new(
                     Kind::Installation,
-                    format!("this program has rights that you lack, and its libraries are not safe: {why}"),
+                    format!("cannot trust midair's libraries, while midair has privileges that you lack: {why}"),
                 )
                 .hint("install midair where only root can write, or remove its file capabilities or set-uid bit")
             })?;
@@ -358,11 +355,11 @@ impl Install {
             return Err(Failure::new(
                 Kind::NotPermitted,
                 format!(
-                    "the tool library {} is a relative path, and this program has rights that you lack",
+                    "cannot use the relative path {} of a tool library: midair has privileges that you lack",
                     path.display()
                 ),
             )
-            .hint("name it by its absolute path"));
+            .hint("use its absolute path"));
         }
         // This runs as the real user, since errors reveal which files exist.
         let is_file = |path: &Path| rights::as_real_user(|| path.is_file()).unwrap_or(false);
@@ -377,7 +374,7 @@ impl Install {
             Kind::Usage,
             format!("the tool library {} is not a file", path.display()),
         )
-        .hint("give its path as this process sees it: it is sent to the target"))
+        .hint("give its path as midair sees it: midair sends it to the target"))
     }
 }
 
@@ -396,13 +393,13 @@ pub(crate) fn weakness() -> Option<String> {
     let path = std::env::current_exe().ok()?;
     if let Err(why) = rights::trusted(&path) {
         return Some(format!(
-            "this program adds rights to yours and can be replaced: {why}"
+            "midair has privileges that you lack, and can be replaced: {why}"
         ));
     }
     let mode = std::fs::metadata(&path).ok()?.permissions().mode();
     (mode & 0o001 != 0).then(|| {
         format!(
-            "this program adds rights to yours, and everybody may run it: sudo chgrp profilers {0}; sudo chmod 0750 {0}; then give it its capabilities again (setcap)",
+            "midair has privileges that you lack, and every user may run it: sudo chgrp profilers {0}; sudo chmod 0750 {0}; then give it its capabilities again (setcap)",
             path.display()
         )
     })
@@ -437,7 +434,7 @@ impl Tools {
         let why = match exceeding {
             Ok(None) => return self.check_files_are_readable(install),
             Ok(Some(why)) => why,
-            Err(why) => format!("its rights cannot be read: {why}"),
+            Err(why) => format!("cannot read its privileges: {why}"),
         };
         self.only_trusted = true;
         let Some(name) = self.names.first() else {
@@ -445,9 +442,11 @@ impl Tools {
         };
         Err(Failure::new(
             Kind::NotPermitted,
-            format!("the tool library {name} may not be loaded there: {why}"),
+            format!("cannot load the tool library {name} there: {why}"),
         )
-        .hint("name a file of this side that only root can write, by its absolute path"))
+        .hint(
+            "use a file outside the process's root that only root can write, by its absolute path",
+        ))
     }
 
     /// Reports a file that cannot be sent before anything is entered.
@@ -464,7 +463,7 @@ impl Tools {
         for path in self.files.iter().filter(|path| **path != install.tool) {
             rights::trusted(path).map_err(|bad| {
                 let what = format!(
-                    "the tool library {} may not be sent: {why}, and {bad}",
+                    "cannot load the tool library {}: {why}, and {bad}",
                     path.display()
                 );
                 Failure::new(Kind::NotPermitted, what)
@@ -501,11 +500,11 @@ impl Tools {
 pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         Kind::Installation,
-        format!("the tool {} cannot be read: {error}", path.display()),
+        format!("cannot read the tool {}: {error}", path.display()),
     )
 }
 
-/// Returns the path of a mapped library of this process whose file name begins with `name`.
+/// Returns the path of a mapped library of this process whose file name starts with `name`.
 fn mapped_library(name: &str) -> Option<PathBuf> {
     let maps = std::fs::read("/proc/self/maps").ok()?;
     maps.split(|byte| *byte == b'\n').find_map(|line| {
@@ -525,7 +524,7 @@ mod tests {
     use crate::runtime::Platform;
     use std::os::unix::fs::{FileExt, symlink};
 
-    /// A user links the program beside a link to its libraries, and later changes where that link
+    /// A user links the program next to a link to its libraries, and later changes where that link
     /// leads.
     #[test]
     fn what_was_checked_is_what_is_sent() {

@@ -42,7 +42,7 @@ mod recorder;
 mod request;
 #[expect(
     clippy::disallowed_methods,
-    reason = "checks each directory on the way to a file of ours or of the caller's"
+    reason = "checks each directory on the way to a file of midair or the caller's"
 )]
 mod rights;
 mod runtime;

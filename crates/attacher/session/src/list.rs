@@ -26,7 +26,7 @@ pub struct Listed {
     pub inner_pid: Option<Pid>,
     /// How many threads it has.
     pub threads: u64,
-    /// When it began.
+    /// When it started.
     pub started: SystemTime,
     /// Whether the process has a worker thread: `no`, `parked` since an earlier session, what it is
     /// doing, or `?`.

@@ -140,8 +140,7 @@ impl Live {
     /// Returns a note about events that were not written because of the limits.
     pub(crate) fn note(&self) -> Option<String> {
         let count = self.passed_by;
-        let what =
-            "further events that were not written: --keep-windows or --keep-disk was reached";
+        let what = "further events were not written: --keep-windows or --keep-disk was reached";
         (count > 0).then(|| format!("{count} {what}"))
     }
 
@@ -189,7 +188,7 @@ impl Live {
             .spawn(work)
         {
             Ok(writer) => self.writers.push(writer),
-            Err(error) => self.fail(cut, format!("no thread for it: {error}")),
+            Err(error) => self.fail(cut, format!("cannot create its thread: {error}")),
         }
     }
 

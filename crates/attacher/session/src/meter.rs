@@ -6,7 +6,7 @@ use midair_results::Cost;
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// The readings at the begin of a session.
+/// The readings at the start of a session.
 #[derive(Debug)]
 pub(crate) struct Meter {
     worker: Option<Duration>,
@@ -14,7 +14,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Reads the times at the begin of a session.
+    /// Reads the times at the start of a session.
     pub(crate) fn begin(target: &Target) -> Meter {
         Meter {
             worker: target.worker_time(),

@@ -2,7 +2,7 @@
 //!
 //! Nothing is loaded into the process, no thread of it is stopped, and no memory of it is read. The
 //! log does not tell the names and sizes of kernels, nor threads and HIP streams, so these stay
-//! unknown. Queues are told apart by the offsets of their doorbells.
+//! unknown. Queues are distinguished by the offsets of their doorbells.
 
 mod clock;
 mod pairs;
@@ -37,7 +37,7 @@ const LOG_BYTES: u32 = 80 << 17;
 /// milliseconds.
 const HEARTBEAT: Duration = Duration::from_millis(20);
 /// What the log does not tell.
-const UNKNOWN: &str = "the process was not entered (--no-entry): the driver's log tells when kernels ran, on which queue and as which packet of it, but no names, sizes, threads and streams; a queue's handle is the place of its doorbell";
+const UNKNOWN: &str = "the process was not entered (--no-entry): the driver's log has times, queues and packet numbers of kernels, but no names, sizes, threads or streams; a queue's handle is the offset of its doorbell";
 
 /// A process whose kernels are recorded from outside.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl NoEntry {
         let records = crate::attach::record_file()?;
         let records = records.limited(record_limit(&request.settings)?);
         let entry = Entry {
-            via: "nobody: the kernel driver's dispatch log is read from outside".to_owned(),
+            via: "no thread: midair reads the kernel driver's dispatch log from outside".to_owned(),
             attached_after: began.elapsed(),
             notes: vec![UNKNOWN.to_owned()],
             ..Entry::default()
@@ -229,7 +229,7 @@ impl NoEntry {
     fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let kept = self.records.append(bytes);
         kept.map(drop)
-            .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
+            .map_err(|error| Failure::new(Kind::Output, format!("cannot store records: {error}")))
     }
 
     /// Ends the recording. The target does not notice.
@@ -259,7 +259,7 @@ impl NoEntry {
         failure = failure.or(self.append(&bytes).err());
         if without_begin > 0 {
             self.notes.push(format!(
-                "{without_begin} kernels are not in the trace whose begin the log did not have: they had begun before the recording, or their begin was overwritten"
+                "{without_begin} kernels are missing from the trace, since the log had no start for them: they started before the recording, or their start was overwritten"
             ));
         }
         let mut dropped = [0; DROP_SLOTS];
@@ -274,7 +274,7 @@ impl NoEntry {
             now,
         };
         let (records, covered) = self.records.finish_session(session).map_err(|error| {
-            Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+            Failure::new(Kind::Output, format!("cannot store records: {error}"))
         })?;
         (
             self.identity.process.init_time,
@@ -387,9 +387,9 @@ fn check(request: &Request) -> Result<(), Failure> {
     }
     Err(Failure::new(
         Kind::Usage,
-        "--no-entry records kernels alone, and what was asked for is something else",
+        "--no-entry records only kernels, and none were requested",
     )
-    .hint("add --kernel-trace, or leave --no-entry out"))
+    .hint("add --kernel-trace, or omit --no-entry"))
 }
 
 fn open_all(
@@ -402,7 +402,7 @@ fn open_all(
         Ok(PROFILER_VERSION) => {}
         Ok(other) => {
             return Err(no_log(format!(
-                "the kernel's AMD driver speaks version {other} of its profiler interface, and {PROFILER_VERSION} is known"
+                "the kernel's AMD driver has version {other} of its profiler interface; midair supports {PROFILER_VERSION}"
             )));
         }
         Err(error) => {
@@ -425,7 +425,7 @@ fn open_all(
     }
     if logs.is_empty() {
         return Err(match without.as_slice() {
-            [] => no_log("the AMD driver knows no GPU on this machine".to_owned()),
+            [] => no_log("the AMD driver lists no GPU on this machine".to_owned()),
             some => no_log(format!(
                 "no GPU here has a dispatch log: {}",
                 some.join(", ")
@@ -434,7 +434,7 @@ fn open_all(
     }
     if !without.is_empty() {
         notes.push(format!(
-            "kernels on these GPUs are not recorded, which have no dispatch log: {}",
+            "kernels on these GPUs are not recorded, since they have no dispatch log: {}",
             without.join(", ")
         ));
     }
@@ -445,29 +445,26 @@ impl Log {
     fn over(device: &Kfd, stream: Stream, gpu: &Gpu, pid: Pid) -> Result<Log, Failure> {
         let unknown = |why: String| {
             no_log(format!(
-                "the dispatch log of {} is not as we know it: {why}",
+                "the dispatch log of {} has an unknown layout: {why}",
                 gpu.name
             ))
         };
         let info = stream.info().map_err(|error| {
             unknown(format!(
-                "the kernel tells its layout in another form ({error})"
+                "the kernel reports its layout in an unknown form ({error})"
             ))
         })?;
         let layout = Layout::of(&info, gpu.id, pid.get()).map_err(unknown)?;
         let writable = info.reads_at.is_some();
         let memory = stream.map(layout.bytes, writable).map_err(|error| {
-            Failure::new(
-                Kind::Setup,
-                format!("the dispatch log cannot be mapped: {error}"),
-            )
+            Failure::new(Kind::Setup, format!("cannot map the dispatch log: {error}"))
         })?;
         let mut clock = Clock::default();
         match device.clocks(gpu.id) {
             Ok(reading) => clock.add(reading),
             Err(error) => {
                 return Err(no_log(format!(
-                    "the driver does not tell the clock of {}: {error}",
+                    "cannot read the clock of {}: {error}",
                     gpu.name
                 )));
             }
@@ -489,17 +486,16 @@ impl Log {
 
 fn no_log(what: String) -> Failure {
     Failure::new(Kind::NoDispatchLog, what).hint(
-        "enter the process: without --no-entry. The log is in newer versions of AMD's driver, for gfx950 and gfx12",
+        "omit --no-entry, so that midair enters the process. Newer versions of AMD's driver have the log, for gfx950 and gfx12",
     )
 }
 
 fn no_device(error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => Failure::new(
-            Kind::NotPermitted,
-            format!("/dev/kfd may not be opened: {error}"),
-        )
-        .hint("be in the group that may: render or video"),
+        io::ErrorKind::PermissionDenied => {
+            Failure::new(Kind::NotPermitted, format!("cannot open /dev/kfd: {error}"))
+                .hint("join the group that owns it: render or video")
+        }
         _ => Failure::new(
             Kind::NoDispatchLog,
             format!("this machine has no AMD GPU driver: /dev/kfd: {error}"),
@@ -509,20 +505,20 @@ fn no_device(error: &io::Error) -> Failure {
 }
 
 fn not_opened(error: &io::Error, pid: Pid) -> Failure {
-    let what = format!("the dispatch log of process {pid} cannot be opened: {error}");
+    let what = format!("cannot open the dispatch log of process {pid}: {error}");
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Failure::new(Kind::NotPermitted, what).hint(
-            "the driver shows it to the same user, where the process is dumpable, and to CAP_PERFMON",
+            "run midair as the process's user (if the process is dumpable), or with CAP_PERFMON",
         ),
         Some(libc::ESRCH) => Failure::new(
             Kind::NotGpu,
             format!("process {pid} does not use the AMD driver"),
         )
-        .hint("attach when it has begun to use a GPU"),
+        .hint("attach once it uses a GPU"),
         Some(libc::EBUSY) => Failure::new(Kind::Busy, what)
-            .hint("another profiler reads it: wait until it has finished"),
+            .hint("wait until the other profiler that reads it has finished"),
         Some(libc::ENOMEM) => Failure::new(Kind::NoHeadroom, what)
-            .hint("all logs together may pin 256 MiB: end other readers"),
+            .hint("end other readers: all logs together may pin 256 MiB"),
         _ => Failure::new(Kind::Setup, what),
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn take<D: Driver>(driver: io::Result<D>, gpus: &[&Agent], enable: bo
     };
     let driver = match driver {
         Ok(driver) => driver,
-        Err(error) => return of_all(&format!("/dev/kfd cannot be opened: {error}")),
+        Err(error) => return of_all(&format!("cannot open /dev/kfd: {error}")),
     };
     let interface = match driver.interface() {
         Ok(interface) => interface,
@@ -101,7 +101,7 @@ pub(crate) fn not_offered(error: &io::Error) -> String {
 fn refused(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "taking it needs CAP_PERFMON: run midair as root".to_owned()
+            "it requires CAP_PERFMON: run midair as root".to_owned()
         }
         Some(libc::EBUSY) => "another profiler holds it".to_owned(),
         Some(libc::EINVAL) => "the kernel driver does not know this GPU".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// What a session does about events while it keeps only its latest records.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    /// How long before its event a window begins.
+    /// How long before its event a window starts.
     pub before: Duration,
     /// How long after its event a window ends.
     pub after: Duration,

@@ -1,4 +1,4 @@
-//! What a caller asks for, and what it is told in return.
+//! What a caller asks for, and what it receives in return.
 
 use crate::recorder::Recorder;
 use midair_live::Watched;

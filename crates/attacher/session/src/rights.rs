@@ -58,7 +58,7 @@ impl Caller {
         if self.uid != 0 {
             if let Some(uid) = target.uid.iter().find(|uid| **uid != self.uid) {
                 return Some(format!(
-                    "it has the rights of user {uid} and you are user {}",
+                    "it runs as user {uid}, and you are user {}",
                     self.uid
                 ));
             }
@@ -96,30 +96,30 @@ fn protected_from(user: u32, tid: Tid) -> Option<Failure> {
     let target = task::status(tid).ok()?;
     let pid = target.tgid.map_or(tid, Pid::leader);
     let refused = |what: &str| {
-        let what = format!("process {pid} may not be entered: it {what}");
+        let what = format!("cannot enter process {pid}: it {what}");
         Failure::new(Kind::NotPermitted, what).hint("run this as root")
     };
     if is_raised(target.uid) {
-        return Some(refused("runs with a set-uid program's rights"));
+        return Some(refused("runs a set-uid program"));
     }
     if is_raised(target.gid) {
-        return Some(refused("runs with a set-gid program's rights"));
+        return Some(refused("runs a set-gid program"));
     }
     // A program that raised its rights can give up the ids and make itself dumpable again.
     if kernel_text(format!("{tid}/auxv")).is_ok_and(|words| is_secure(&words) == Some(true)) {
         return Some(refused(
-            "began with rights that its user lacks (set-uid, set-gid, file capabilities)",
+            "started with privileges that its user lacks (set-uid, set-gid, file capabilities)",
         ));
     }
     match is_dumpable(tid, &target) {
         Some(true) => None,
         Some(false) => Some(refused(
-            "is not dumpable: it has rights that its user has not, or asked for it",
+            "is not dumpable: it has privileges that its user lacks, or has called prctl",
         )),
         // Without capabilities the kernel's own check decides.
         None if !traces_others() => None,
         None => Some(refused(
-            "is root's, and only Linux 6.16 and later tell whether such a process is dumpable",
+            "belongs to root, and only Linux 6.16 and later show whether such a process is dumpable",
         )),
     }
 }
@@ -198,14 +198,14 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     }
     check(&here, false).map_err(|why| refused(&at, why))?;
     if !here.metadata()?.is_file() {
-        return Err(refused(&at, "is no regular file"));
+        return Err(refused(&at, "is not a regular file"));
     }
     Ok(here)
 }
 
 /// Checks one step of the path. In a sticky directory (/tmp) only owners may rename or remove
 /// entries, so root's directories stay in place there. A file there may have further hard links
-/// that somebody else made.
+/// that another user made.
 fn check(file: &File, holds_a_directory: bool) -> Result<(), &'static str> {
     let Ok(meta) = file.metadata() else {
         return Err("cannot be inspected");
@@ -216,7 +216,7 @@ fn check(file: &File, holds_a_directory: bool) -> Result<(), &'static str> {
     // With an access control list these bits are its mask, so they cover the list.
     let sticky = meta.is_dir() && holds_a_directory && meta.mode() & 0o1000 != 0;
     if meta.mode() & 0o022 != 0 && !sticky {
-        return Err("can be changed by others than root");
+        return Err("can be changed by users other than root");
     }
     Ok(())
 }
@@ -240,9 +240,9 @@ pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
 pub(crate) fn cannot_drop(error: &io::Error) -> Failure {
     Failure::new(
         Kind::Output,
-        format!("the rights that this program adds to yours cannot be dropped: {error}"),
+        format!("cannot drop midair's additional privileges: {error}"),
     )
-    .hint("run it without its set-uid bit or file capabilities")
+    .hint("remove its set-uid bit or file capabilities")
 }
 
 #[cfg(test)]
@@ -336,7 +336,7 @@ mod tests {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(dir.path(), open).unwrap();
         assert!(!said(&file).is_empty());
-        assert!(said(Path::new("/proc")).contains("no regular file"));
+        assert!(said(Path::new("/proc")).contains("not a regular file"));
     }
 
     #[test]
@@ -383,8 +383,8 @@ mod tests {
         for (shape, why) in [
             ("open", None),
             ("closed", Some("is not dumpable")),
-            ("raised", Some("runs with a set-uid program's rights")),
-            ("group", Some("runs with a set-gid program's rights")),
+            ("raised", Some("runs a set-uid program")),
+            ("group", Some("runs a set-gid program")),
             ("own", None),
             ("hidden", Some("is not dumpable")),
         ] {
@@ -401,7 +401,7 @@ mod tests {
                 continue;
             };
             assert_eq!(failure.kind, Kind::NotPermitted);
-            let begin = format!("process {} may not be entered: it {why}", one.pid());
+            let begin = format!("cannot enter process {}: it {why}", one.pid());
             assert!(failure.what.starts_with(&begin), "{}", failure.what);
         }
         let nobody = Pid::MAX.leader();
@@ -437,7 +437,7 @@ mod tests {
         }
     }
 
-    /// Whoever opens a pipe to read it would wait for somebody who writes.
+    /// Opening a pipe to read it would wait for a writer.
     #[test]
     fn a_pipe_is_refused_at_once() {
         let dir = tempfile::tempdir_in("/tmp").unwrap();
@@ -446,7 +446,7 @@ mod tests {
         let why = trusted(&pipe).unwrap_err().to_string();
         // Not root's, or no file.
         let end = match dir.path().metadata().unwrap().uid() {
-            0 => format!("{} is no regular file", pipe.display()),
+            0 => format!("{} is not a regular file", pipe.display()),
             _ => format!("{} does not belong to root", dir.path().display()),
         };
         assert_eq!(why, end);
@@ -469,7 +469,7 @@ mod tests {
         let said = || trusted(&file).unwrap_err().to_string();
         for mode in [0o664, 0o646, 0o666, 0o620, 0o602] {
             set(&file, mode);
-            let why = format!("{} can be changed by others than root", file.display());
+            let why = format!("{} can be changed by users other than root", file.display());
             assert_eq!(said(), why, "{mode:o}");
         }
         set(&file, 0o644);
@@ -477,7 +477,7 @@ mod tests {
         for mode in [0o775, 0o757] {
             set(dir.path(), mode);
             let why = format!(
-                "{} can be changed by others than root",
+                "{} can be changed by users other than root",
                 dir.path().display()
             );
             assert_eq!(said(), why, "{mode:o}");
@@ -497,7 +497,10 @@ mod tests {
             set(dir.path(), mode);
             let why = trusted(&file).unwrap_err().to_string();
             assert!(why.starts_with(&dir.path().display().to_string()), "{why}");
-            assert!(why.ends_with("can be changed by others than root"), "{why}");
+            assert!(
+                why.ends_with("can be changed by users other than root"),
+                "{why}"
+            );
         }
     }
 }

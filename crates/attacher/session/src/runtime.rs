@@ -60,7 +60,7 @@ impl Platform {
             .hint("use a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR)")),
             Err(error) => Err(Failure::new(
                 Kind::Installation,
-                format!("{} cannot be read: {error}", path.display()),
+                format!("cannot read {}: {error}", path.display()),
             )
             .hint(format!("sudo chmod a+r {}", path.display()))),
         }
@@ -126,7 +126,7 @@ impl Runtimes {
         let has_cuda = copies.iter().any(|word| word == CUDA_WORD);
         let both = |recorded: &str, other: &str, why: &str| {
             Some(format!(
-                "process {pid} has {recorded}, and {other}, too, of which nothing is recorded{why}"
+                "process {pid} has {recorded} and also {other}, which is not recorded{why}"
             ))
         };
         Ok(match (self.amd.is_empty(), self.cuda.is_empty()) {
@@ -136,7 +136,7 @@ impl Runtimes {
                 return Err(Failure::new(
                     Kind::Busy,
                     format!(
-                        "process {pid} was attached to for HIP or HSA, of which nothing is left there: it cannot be recorded as a CUDA process"
+                        "cannot record process {pid} as a CUDA process: an earlier attach recorded HIP or HSA there"
                     ),
                 )
                 .hint("restart it"));
@@ -147,7 +147,7 @@ impl Runtimes {
                 both(
                     "CUDA",
                     "HIP or HSA",
-                    ", since it was attached to as a CUDA process before",
+                    ", since an earlier attach recorded it as a CUDA process",
                 ),
             )),
             (false, false) => Some((Platform::Amd, both("HIP and HSA", "CUDA", ""))),
@@ -252,11 +252,11 @@ pub(crate) fn refuse_other_namespace(
     Err(Failure::new(
         Kind::Ambiguous,
         format!(
-            "process {pid} has {} in another namespace of the loader (dlmopen), where midair's library cannot record it",
+            "cannot record process {pid}: it has loaded {} in another linker namespace (dlmopen)",
             midair_procinfo::show(&first.path)
         ),
     )
-    .hint("let the program load it with dlopen, or link with it"))
+    .hint("load it with dlopen, or link against it"))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ const CUDA_DETACH_LIMIT: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_millis(250);
 
 /// The report for a process that ended before its worker thread had completed the session.
-const CUT_SHORT: &str = "the process ended without its exit handlers, or before its worker thread was scheduled: what its device did in its last milliseconds may be missing";
+const CUT_SHORT: &str = "the process exited without its exit handlers, or before midair's worker thread was scheduled: GPU work of its last milliseconds may be missing";
 
 /// The most rounds of reading the spool at the end. The first round takes everything that is there.
 const LAST_ROUNDS: u32 = 64;
@@ -232,9 +232,9 @@ impl Session {
                 return Err(stopped(Phase::SetUp, how));
             }
             if is_over(&self.target) {
-                // The lease ends what was begun. No thread is stopped or traced.
-                return Err(Failure::new(Kind::Setup, "the target's side did not finish its set-up in time")
-                    .hint("is the process starved of CPU? Its side gives up by itself when this one is gone"));
+                // The lease ends what was started. No thread is stopped or traced.
+                return Err(Failure::new(Kind::Setup, "midair's part in the process did not finish its set-up in time")
+                    .hint("is the process starved of CPU? midair's part there gives up by itself after midair exits"));
             }
             self.wait_for_state(state::STARTING, Duration::from_millis(20));
         }
@@ -349,7 +349,7 @@ impl Session {
                     let (from, to) = (cut.from, cut.to);
                     live.write(cut, move || parts.write(window, from, to));
                 }
-                Err(error) => live.fail(cut, format!("records cannot be kept: {error}")),
+                Err(error) => live.fail(cut, format!("cannot store records: {error}")),
             }
         }
         if some && !live.has_cuts() {
@@ -374,7 +374,7 @@ impl Session {
             unrecorded_ns: self.time_off.within(from, to),
             identity,
             settings: self.settings.clone(),
-            notes: vec![format!("a window of a session that went on: {}", cut.why)],
+            notes: vec![format!("a window of a session that continued: {}", cut.why)],
             counters: self.counters.clone(),
             disk: None,
         }
@@ -387,7 +387,7 @@ impl Session {
             .reader
             .drain(|bytes| records.append(bytes).map(drop))
             .map_err(|error| {
-                Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+                Failure::new(Kind::Output, format!("cannot store records: {error}"))
             })?;
         if first && taken > 0 {
             fault::step("first records taken");
@@ -484,8 +484,8 @@ impl Session {
             }
             if Instant::now() >= limit {
                 failure = Some(
-                    Failure::new(Kind::DetachFailed, "the target's side did not finish the detach in time")
-                        .hint("what was recorded is written; the target stops recording by itself when it runs again"),
+                    Failure::new(Kind::DetachFailed, "midair's part in the process did not finish the detach in time")
+                        .hint("the records so far are written; the process stops recording by itself when it runs again"),
                 );
                 break;
             }
@@ -544,7 +544,7 @@ impl Session {
             end,
             now: self.clock.now(),
         };
-        // Adds the threads that began since the attach, and the names that threads were given
+        // Adds the threads that started since the attach, and the names that threads were given
         // since.
         if self.ended.is_none() {
             let pid = self.target.pid();
@@ -560,7 +560,7 @@ impl Session {
         }
         let full = self.records.is_full().then_some(End::Full);
         let (records, covered) = self.records.finish_session(session).map_err(|error| {
-            Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+            Failure::new(Kind::Output, format!("cannot store records: {error}"))
         })?;
         let (from, to) = covered;
         (
@@ -600,7 +600,7 @@ impl Session {
         })
     }
 
-    /// Returns when the session began and ended, in the clock of the target, and for how long
+    /// Returns when the session started and ended, in the clock of the target, and for how long
     /// nothing was recorded in between.
     fn times(&self) -> (u64, u64, u64) {
         let head = self.reader.head();
@@ -625,19 +625,18 @@ impl Session {
 /// number may be any.
 fn failed_setup(pid: Pid, status: u32, why: &str) -> Failure {
     match status {
-        status::NO_CUPTI => Failure::new(
-            Kind::NoCupti,
-            format!("process {pid} cannot be recorded: {why}"),
-        )
-        .hint(NO_CUPTI),
+        status::NO_CUPTI => {
+            Failure::new(Kind::NoCupti, format!("cannot record process {pid}: {why}"))
+                .hint(NO_CUPTI)
+        }
         status::OTHER_PROFILER => Failure::new(
             Kind::OtherProfiler,
-            format!("process {pid} cannot be recorded now: {why}"),
+            format!("cannot record process {pid} now: {why}"),
         )
         .hint(OTHER_PROFILER),
         _ => Failure::new(
             Kind::Setup,
-            format!("the target's side could not be set up: {why}"),
+            format!("cannot set up midair's part in the process: {why}"),
         ),
     }
 }
@@ -667,8 +666,9 @@ fn stopped(during: Phase, how: &str) -> Failure {
         Phase::SetUp => (Kind::Stopped, "the set-up"),
         Phase::Detach => (Kind::DetachFailed, "the detach"),
     };
-    Failure::new(kind, format!("the process was {how} during {phase}"))
-        .hint("its side undoes what was begun when it runs again (kill -CONT, or thaw its cgroup)")
+    Failure::new(kind, format!("the process was {how} during {phase}")).hint(
+        "continue it (kill -CONT, or thaw its cgroup): midair's part there then undoes the set-up",
+    )
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Starting {
     /// be gone by then.
     pub(crate) fn goes_on(&self, refused: &Failure) -> bool {
         // The process has no runtime yet, or no C library yet, or no thread of it is where it can be
-        // borrowed. Any later failure means that entering had begun.
+        // borrowed. Any later failure means that entering had started.
         let passes = matches!(
             refused.kind,
             Kind::NotGpu | Kind::Libc | Kind::NoParkedThread
@@ -70,12 +70,12 @@ impl Starting {
         let waited = self.began.elapsed();
         if refused.kind == Kind::NotGpu && waited > PAUSE {
             refused.what = format!(
-                "{}, {:.1} s after the attach began",
+                "{}, {:.1} s after the start of the attach",
                 refused.what,
                 waited.as_secs_f64()
             );
             refused.hint = format!(
-                "{}; a program that takes longer to start is waited for with --wait",
+                "{}; use --wait for a program that takes longer to start",
                 refused.hint
             );
         }

@@ -30,10 +30,7 @@ impl Target {
         let pidfd = pidfd_open(pid).map_err(|error| {
             let why = error.errno().map(std::io::Error::from_raw_os_error);
             let why = why.map_or_else(|| error.to_string(), |why| why.to_string());
-            Failure::new(
-                Kind::NoProcess,
-                format!("process {pid} cannot be held: {why}"),
-            )
+            Failure::new(Kind::NoProcess, format!("cannot hold process {pid}: {why}"))
         })?;
         Ok(Target {
             pid,
@@ -66,7 +63,7 @@ impl Target {
             Ok(Activity::Syscall(blocking)) => format!("waits in system call {}", blocking.number),
             Ok(Activity::Blocked { .. }) => "is blocked in no system call".to_owned(),
             Ok(Activity::Running) => "runs, or waits for a processor".to_owned(),
-            Err(_) => "does something that cannot be read".to_owned(),
+            Err(_) => "is in an unknown state".to_owned(),
         };
         let state = char::from(stat.state);
         Some(format!(
@@ -134,7 +131,7 @@ impl Target {
         task::turns(worker).ok().map(|turns| turns.run)
     }
 
-    /// Returns how long its first thread has waited for a processor since it began.
+    /// Returns how long its first thread has waited for a processor since it started.
     pub(crate) fn waited(&self) -> Duration {
         task::turns(self.pid).map_or(Duration::ZERO, |turns| turns.waited)
     }

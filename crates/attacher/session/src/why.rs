@@ -64,7 +64,7 @@ fn look(pid: Pid, options: Options) -> Result<Answer, Failure> {
         return Err(failure);
     }
     // Preconditions that only an entry has are not checked. A process that is stopped, is traced by
-    // somebody else, or has another C library can be looked at all the same.
+    // another user, or has another C library can be looked at all the same.
     match inspect(pid) {
         Ok(seen) => at(seen.pid, seen.tid, &seen.name, &seen.modules, options),
         Err(

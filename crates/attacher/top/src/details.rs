@@ -27,7 +27,7 @@ pub(crate) fn lines(view: &View, row: &Row, columns: usize, rows: usize) -> Vec<
     if total.calls == 0 {
         lines.push(Line::new(
             Tone::Plain,
-            "None has ended since the attach.".to_owned(),
+            "None has finished since the attach.".to_owned(),
         ));
         return lines;
     }

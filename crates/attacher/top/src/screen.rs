@@ -20,15 +20,15 @@ const ROWS_OF_TEXT: usize = 20;
 
 /// Keys and what they do.
 const HELP: [&str; 9] = [
-    "q            detach and end",
-    "s, S         sort by the next column, by share again",
-    "/            show only kernels whose names contain what is typed; Esc shows all",
-    "space, p     stop the screen, and go on",
-    "up, down     mark a kernel (also j and k)",
-    "Enter        its whole name and how long it took; Esc leaves",
-    "r            keep the next seconds as files",
+    "q            detach and quit",
+    "s, S         sort by the next column, or by share again",
+    "/            filter kernels by name; Esc shows all",
+    "space, p     pause or resume the screen",
+    "up, down     select a kernel (also j and k)",
+    "Enter        show its full name and durations; Esc returns",
+    "r            record the next seconds to files",
     "?, h         this help",
-    "Shares are those of the last two seconds, changes against the two before.",
+    "Shares cover the last two seconds; changes compare with the two before.",
 ];
 
 impl View {

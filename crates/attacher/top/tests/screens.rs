@@ -159,7 +159,7 @@ fn sixty_columns_are_enough() {
 }
 
 /// Names are those of the table after an attach; the details have the whole name.
-/// What is above the kernels gives way on a low terminal.
+/// A low terminal hides the rows above the kernels.
 #[test]
 fn a_low_terminal_shows_kernels() {
     let mut one = snapshot(77);
@@ -291,7 +291,7 @@ fn keys_sort_filter_pause_and_open() {
     assert!(has(&view, "_Zgemm_128x128.kd") && has(&view, "400 since the attach, 600 ms together"));
     view.key(Key::Escape);
     view.key(Key::Char('?'));
-    assert!(has(&view, "keep the next seconds as files"));
+    assert!(has(&view, "record the next seconds to files"));
     view.key(Key::Char('?'));
     view.tell("written: /tmp/x");
     assert!(has(&view, "written: /tmp/x"));

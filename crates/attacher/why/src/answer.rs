@@ -55,7 +55,7 @@ pub enum ReasonKind {
     Kernel,
     /// A packet waits for another queue.
     Barrier,
-    /// A packet that nothing holds up has not begun.
+    /// A packet without a dependency has not started.
     NotTaken,
     /// A thread waits in a collective call of RCCL, NCCL or MPI.
     Collective,
@@ -111,7 +111,7 @@ pub struct Queue {
     pub written: u64,
     /// Packets that left it between the two looks.
     pub moved: u64,
-    /// Kernels that have begun and not ended, the latest first.
+    /// Kernels that have started and not ended, the latest first.
     pub running: Vec<Dispatch>,
     /// The packet in front.
     pub front: Front,
@@ -136,7 +136,7 @@ pub struct Dispatch {
     pub signal: Option<(u64, i64)>,
     /// The least time that it has been running: from the first look to the last.
     pub at_least: Duration,
-    /// Whether it may have ended already. That cannot be told where it has no completion signal and
+    /// Whether it may have ended already. That cannot be determined where it has no completion signal and
     /// nothing waits behind it.
     pub may_have_ended: bool,
 }
@@ -170,7 +170,7 @@ pub enum Front {
         /// The signals that have not reached their values.
         waits: Vec<Wait>,
     },
-    /// The packet is not held up by anything that can be seen.
+    /// No visible dependency blocks the packet.
     Free {
         /// Its index.
         packet: u64,
@@ -200,7 +200,7 @@ pub struct Completer {
     pub packet: u64,
     /// What it is: a kernel's name, or a word.
     pub what: String,
-    /// It has begun.
+    /// It has started.
     pub runs: bool,
 }
 

@@ -21,7 +21,7 @@ mod kind {
 /// Formats of vendor packets: one waits for a value, the other dispatches a kernel.
 const BARRIER_VALUE: u8 = 2;
 const VENDOR_DISPATCH: u8 = 3;
-/// The bit of the header by which a packet begins only when all packets before it have ended.
+/// The bit of the header by which a packet starts only when all packets before it have ended.
 const AFTER_ALL: u16 = 1 << 8;
 /// The value of `read_dispatch_id_field_base_byte_offset` in every queue, which is also the offset
 /// of the read index.
@@ -142,7 +142,7 @@ impl Packet {
         self.words[0].to_le_bytes()[2]
     }
 
-    /// Returns what the packet does, where it has not begun.
+    /// Returns what the packet does, where it has not started.
     pub(crate) fn form(&self) -> Form {
         match self.words[0] as u8 {
             kind::INVALID => Form::Unwritten,
@@ -185,7 +185,7 @@ impl Packet {
         self.words[4]
     }
 
-    /// Whether a packet that has begun may have been a dispatch. Its header is gone by then. What
+    /// Whether a packet that has started may have been a dispatch. Its header is gone by then. What
     /// is left behind the header is either the number of dimensions, or a vendor packet's format
     /// and dimensions.
     pub(crate) fn may_have_dispatched(&self) -> bool {

@@ -3,7 +3,7 @@
 //! Nothing is loaded into the process and nothing is written to it. Its queues are found in its
 //! memory ([`queues`]), and their packets are read. Kernels get their names from the code objects
 //! that the runtime lists for debuggers ([`objects`]). Threads are unwound with the tables of their
-//! own files ([`threads`]), with Python's frames beside them ([`python`]). A sleeping thread is not
+//! own files ([`threads`]), with Python's frames next to them ([`python`]). A sleeping thread is not
 //! stopped for that. A thread that runs, or whose stack cannot be unwound otherwise, is stopped
 //! while its stack is read. It goes on in any case, because the end of its tracer frees it.
 //!
@@ -78,7 +78,7 @@ pub fn look(pid: Pid, live: Tid, name: &str, modules: &Modules, options: Options
     notes.extend(names.notes());
     if has_hsa && queues.is_empty() {
         notes.push(
-            "no queue was found, although the HSA runtime is loaded: it has none now, or this runtime keeps them in a form that midair does not know"
+            "no queue found, although the HSA runtime is loaded: it has none now, or midair does not know this runtime's layout"
                 .to_owned(),
         );
     }
@@ -88,7 +88,7 @@ pub fn look(pid: Pid, live: Tid, name: &str, modules: &Modules, options: Options
         .any(|module| module.file_name().starts_with(b"libcuda.so"));
     if has_cuda {
         notes.push(
-            "what a GPU of NVIDIA's runs cannot be read from outside: host threads alone are shown"
+            "only host threads are shown: the state of an NVIDIA GPU cannot be read from outside the process"
                 .to_owned(),
         );
     }

@@ -137,7 +137,7 @@ impl Objects<'_> {
     }
 
     fn source(&self, uri: &[u8]) -> Result<Source<'_>, String> {
-        let uri = Uri::of(uri).ok_or("it is in no form that is known")?;
+        let uri = Uri::of(uri).ok_or("it has an unknown format")?;
         match uri {
             Uri::Memory { offset, size } => Ok(Source::Memory(&self.memory, offset, size)),
             Uri::File { path, offset, size } => {
@@ -155,24 +155,24 @@ impl Objects<'_> {
         let mut notes = Vec::new();
         if self.cut {
             notes.push(
-                "the list of code objects has no end, or is longer than is read: names may be missing"
+                "names may be missing: the list of code objects is endless or exceeds a limit"
                     .to_owned(),
             );
         }
         if self.memory.is_used_up() {
-            notes.push("code objects are larger than is read: names may be missing".to_owned());
+            notes.push("names may be missing: code objects exceed a size limit".to_owned());
         }
         if self.unnamed.get() {
             notes.push(match self.loaded.len() {
                 0 => "kernels have no names: the HSA runtime lists no code objects".to_owned(),
-                count => format!("a kernel is in none of the {count} code objects that are loaded"),
+                count => format!("a kernel is in none of the {count} loaded code objects"),
             });
         }
         notes.extend(
             self.unread
                 .borrow()
                 .iter()
-                .map(|what| format!("a code object cannot be read: {what}")),
+                .map(|what| format!("cannot read a code object: {what}")),
         );
         notes
     }
@@ -196,7 +196,7 @@ pub(crate) fn follow(memory: &impl Bytes, at: u64) -> Vec<Loaded> {
     let mut entries = HashSet::new();
     // `struct r_debug`: a version, padding, and the first entry.
     let mut entry = memory.word(at.wrapping_add(8)).unwrap_or(0);
-    // A list that leads back ends where it would begin again.
+    // A list that leads back ends where it would start again.
     while entry != 0 && all.len() < MOST && entries.insert(entry) {
         // `struct link_map`: address, name, dynamic section, next.
         let (Some(bias), Some(name), Some(next)) = (
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(symbol_at(&memory, 0x1040), None);
     }
 
-    /// A header begins so near the end of all addresses that its fields would lie behind it. A
+    /// A header starts so near the end of all addresses that its fields would lie behind it. A
     /// build with overflow checks would panic.
     #[test]
     fn a_section_header_that_has_no_end() {

@@ -1,6 +1,6 @@
 //! The state of queues, derived from two looks at their packets and signals.
 //!
-//! A kernel's packet leaves its queue when the kernel begins. It stays readable in its slot until
+//! A kernel's packet leaves its queue when the kernel starts. It stays readable in its slot until
 //! the slot is used again; only its header is gone. So the running kernels are found among the
 //! packets before the read index. If a packet's completion signal has not been decremented, the
 //! packet has not ended. A packet without a signal has not ended if the packet in front waits for
@@ -55,7 +55,7 @@ pub(crate) fn read_within(memory: &impl Bytes, places: &[Place], limits: Limits)
 pub(crate) fn read(memory: &impl Bytes, places: &[Place], notes: &mut Vec<String>) -> Vec<Seen> {
     let memory = Limited::new(memory, LOOK);
     let seen = places.iter().map(|place| one(&memory, *place)).collect();
-    let what = "the queues have more packets and signals than are read: some may be missing";
+    let what = "some packets and signals may be missing: their number exceeds a limit";
     if memory.is_used_up() && !notes.iter().any(|note| note == what) {
         notes.push(what.to_owned());
     }
@@ -237,16 +237,16 @@ impl Seen {
     }
 }
 
-/// A kernel that has begun.
+/// A kernel that has started.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     packet: Packet,
     may_have_ended: bool,
 }
 
-/// Returns for each queue the kernels that have begun and not ended, the latest first.
+/// Returns for each queue the kernels that have started and not ended, the latest first.
 fn running(all: &[&Seen]) -> Vec<Vec<Run>> {
-    // A signal of a packet that has not begun was set up again for that packet. So it says nothing
+    // A signal of a packet that has not started was set up again for that packet. So it says nothing
     // about an older packet with the same signal.
     let later: BTreeSet<u64> = all
         .iter()
@@ -291,7 +291,7 @@ fn what(packet: &Packet, has_begun: bool, names: &impl Names) -> String {
         Form::All | Form::Any => "a barrier".to_owned(),
         Form::Value { .. } => "a barrier on a value".to_owned(),
         Form::Commands => "a packet with commands".to_owned(),
-        Form::Unwritten => "a packet that is not written".to_owned(),
+        Form::Unwritten => "an unwritten packet".to_owned(),
     }
 }
 
@@ -331,7 +331,7 @@ fn front(seen: &Seen, completing: &Completing, names: &impl Names) -> Front {
 }
 
 /// The packets of all queues whose end completes a signal, by signal: the queue's index, the packet,
-/// and whether it has begun.
+/// and whether it has started.
 type Completing = BTreeMap<u64, Vec<(usize, Packet, bool)>>;
 
 /// Returns all packets that complete signals. They are looked up for each queue, so they are sorted
@@ -501,7 +501,7 @@ mod tests {
             .map(|it| it.packet)
             .collect();
         assert_eq!(running, [2, 0]);
-        // The first packet's signal was set up again for a packet that has not begun.
+        // The first packet's signal was set up again for a packet that has not started.
         machine.packet(0, dispatch(0x9000));
         let running: Vec<u64> = machine.told()[0]
             .running

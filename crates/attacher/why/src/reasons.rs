@@ -90,7 +90,10 @@ fn locks(answer: &Answer, reasons: &mut Vec<Reason>) {
                 let names: Vec<String> = ring.iter().map(u32::to_string).collect();
                 (
                     ReasonKind::Deadlock,
-                    format!("threads {} wait for one another's locks", names.join(", ")),
+                    format!(
+                        "threads {} are deadlocked on each other's locks",
+                        names.join(", ")
+                    ),
                 )
             }
             Some(other) => {
@@ -111,7 +114,7 @@ fn locks(answer: &Answer, reasons: &mut Vec<Reason>) {
             None => (
                 ReasonKind::Lock,
                 format!(
-                    "{} waits for the lock at {:#x}, whose holder is not known",
+                    "{} waits for the lock at {:#x}, whose owner is unknown",
                     thread_words(thread),
                     lock.address
                 ),
@@ -148,7 +151,7 @@ fn queue_reason(queue: &Queue, reasons: &mut Vec<Reason>) {
         push(
             ReasonKind::Kernel,
             format!(
-                "queue {number}: kernel {} has not ended for {} or longer; {}",
+                "queue {number}: kernel {} has been running for {} or longer; {}",
                 kernel(run),
                 time(run.at_least),
                 behind(queue)
@@ -162,7 +165,7 @@ fn queue_reason(queue: &Queue, reasons: &mut Vec<Reason>) {
         Front::Unwritten { packet } => push(
             ReasonKind::Unwritten,
             format!(
-                "queue {number}: packet {packet} was reserved and is not written, so nothing behind it is taken"
+                "queue {number}: packet {packet} is reserved but not written, so no packet behind it can start"
             ),
         ),
         Front::Signals {
@@ -197,13 +200,13 @@ fn queue_reason(queue: &Queue, reasons: &mut Vec<Reason>) {
         Front::Free { packet, what } => push(
             ReasonKind::NotTaken,
             format!(
-                "queue {number}: packet {packet} ({what}) waits for nothing that can be seen and is not taken: its doorbell was not rung, or the GPU is busy with other queues"
+                "queue {number}: packet {packet} ({what}) waits for no visible dependency and has not started: its doorbell was not rung, or the GPU is busy with other queues"
             ),
         ),
         Front::AfterAll { packet, what } if queue.running.is_empty() => push(
             ReasonKind::NotTaken,
             format!(
-                "queue {number}: packet {packet} ({what}) waits for those before it, none of which is known to run"
+                "queue {number}: packet {packet} ({what}) waits for the packets before it, none of which is known to run"
             ),
         ),
         Front::Empty | Front::AfterAll { .. } => {}
@@ -213,13 +216,13 @@ fn queue_reason(queue: &Queue, reasons: &mut Vec<Reason>) {
 fn value(wait: &Wait) -> String {
     match wait.value {
         Some(value) => format!("signal {:#x} (value {value})", wait.signal),
-        None => format!("signal {:#x} (which cannot be read)", wait.signal),
+        None => format!("signal {:#x} (not readable)", wait.signal),
     }
 }
 
 fn lost_words(wait: &Wait) -> String {
     format!(
-        "{}, which no packet of any queue here would complete: the host, a copy engine or another process has to",
+        "{}, which no packet of these queues completes: only the host, a copy engine or another process can",
         value(wait)
     )
 }
@@ -228,7 +231,7 @@ pub(crate) fn completer(by: &Completer) -> String {
     let state = if by.runs {
         "which runs"
     } else {
-        "which has not begun"
+        "which has not started"
     };
     format!(
         "{} on queue {} (packet {}, {state})",
@@ -259,7 +262,7 @@ fn gets_on(thread: &Thread) -> String {
     const FEW: u64 = 20;
     match thread.turns > FEW {
         true => format!(
-            "; it ran {} times meanwhile, so it gets on or polls",
+            "; it ran {} times in the meantime, so it makes progress or polls",
             thread.turns
         ),
         false => String::new(),
@@ -303,7 +306,7 @@ fn calls(answer: &Answer, reasons: &mut Vec<Reason>) {
         let mut told = reason(
             ReasonKind::Collective,
             format!(
-                "queue {number}: {} waits for the other ranks (midair why --tree PID looks at all of them)",
+                "queue {number}: {} waits for the other ranks (midair why --tree PID inspects all of them)",
                 kernel(runs)
             ),
         );
@@ -320,7 +323,7 @@ fn otherwise(answer: &Answer) -> Reason {
         return reason(
             ReasonKind::Running,
             format!(
-                "it gets on: its queues took {} in {looked}",
+                "it makes progress: its queues started {} in {looked}",
                 count(moved, "packet")
             ),
         );
@@ -341,7 +344,7 @@ fn otherwise(answer: &Answer) -> Reason {
             let mut told = reason(
                 ReasonKind::Computing,
                 format!(
-                    "{queues}, and {} takes {:.0}% of a processor",
+                    "{queues}, and {} uses {:.0}% of a CPU",
                     thread_words(thread),
                     100.0 * thread.processor
                 ),
@@ -411,7 +414,7 @@ mod tests {
             (told[0].kind, told[0].what.as_str(), told[0].queue),
             (
                 ReasonKind::Kernel,
-                "queue 1: kernel scale has not ended for 1.0 s or longer; 2 packets wait behind it",
+                "queue 1: kernel scale has been running for 1.0 s or longer; 2 packets wait behind it",
                 Some(1)
             )
         );
@@ -444,7 +447,7 @@ mod tests {
         let (kind, what) = first(&answer(vec![wait(Vec::new())], Vec::new()));
         assert_eq!(kind, ReasonKind::LostBarrier);
         assert!(what.starts_with(
-            "queue 2: packet 0 (a barrier) waits for signal 0x9000 (value 1), which no packet of any queue here would complete"
+            "queue 2: packet 0 (a barrier) waits for signal 0x9000 (value 1), which no packet of these queues completes"
         ), "{what}");
         let by = Completer {
             queue: 1,
@@ -483,7 +486,10 @@ mod tests {
         ));
         let kinds: Vec<ReasonKind> = told.iter().map(|it| it.kind).collect();
         assert_eq!(kinds, [ReasonKind::Deadlock]);
-        assert_eq!(told[0].what, "threads 1, 2, 3 wait for one another's locks");
+        assert_eq!(
+            told[0].what,
+            "threads 1, 2, 3 are deadlocked on each other's locks"
+        );
     }
 
     #[test]
@@ -496,7 +502,7 @@ mod tests {
             first(&answer(vec![moving], Vec::new())),
             (
                 ReasonKind::Running,
-                "it gets on: its queues took 5 packets in 1.0 s".to_owned()
+                "it makes progress: its queues started 5 packets in 1.0 s".to_owned()
             )
         );
         let idle = first(&answer(vec![Queue::default()], vec![thread(7, "main")]));

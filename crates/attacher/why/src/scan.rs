@@ -63,14 +63,14 @@ pub(crate) fn queues(
     }
     if !whole {
         notes.push(
-            "the process has more memory than is looked through: queues may be missing".to_owned(),
+            "queues may be missing: the process has more memory than midair scans".to_owned(),
         );
     }
     let mut places: Vec<Place> = found.into_iter().filter(|it| it.is_live(memory)).collect();
     places.sort_by_key(|place| (place.id, place.at));
     if places.len() > MOST_QUEUES {
         notes.push(format!(
-            "the process has {} queues: {MOST_QUEUES} of them were looked at",
+            "the process has {} queues: midair inspected {MOST_QUEUES} of them",
             places.len()
         ));
         places.truncate(MOST_QUEUES);
@@ -174,7 +174,7 @@ mod tests {
         let mut memory = Pieces::default();
         let base = 0x7f00_0000_0000;
         let mut bytes = vec![0; 3 << 20];
-        // One queue at the beginning, one across the end of a piece, and one whose doorbell leads
+        // One queue at the start, one across the end of a piece, and one whose doorbell leads
         // elsewhere.
         for (at, ring) in [(0, 0x1000_0000), ((1 << 20) - 64, 0x2000_0000)] {
             add(&mut memory, &mut bytes, at, base, ring);

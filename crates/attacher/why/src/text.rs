@@ -51,7 +51,7 @@ pub fn lines(answer: &Answer) -> Vec<String> {
         lines.push(row(
             "THREADS",
             &format!(
-                "{} more, {own} of them the runtimes' own: none is in a call of a GPU runtime or waits for a lock (--json has all)",
+                "{} more, {own} of them runtime threads: none is in a GPU runtime call or waits for a lock (--json lists all)",
                 others
             ),
         ));
@@ -80,8 +80,8 @@ fn sizes(of: [u32; 3]) -> String {
 
 fn running(dispatch: &Dispatch) -> String {
     let for_how_long = match (dispatch.may_have_ended, dispatch.at_least.is_zero()) {
-        (true, _) => "whether it has ended cannot be told".to_owned(),
-        (false, true) => "began while we looked".to_owned(),
+        (true, _) => "unknown whether it has finished".to_owned(),
+        (false, true) => "started while midair looked".to_owned(),
         (false, false) => format!("for {} or longer", time(dispatch.at_least)),
     };
     format!(
@@ -99,8 +99,8 @@ fn queue_lines(queue: &Queue, lines: &mut Vec<String>) {
         .gpu_id
         .map_or_else(String::new, |id| format!("GPU {id}, "));
     let moved = match queue.moved {
-        0 => "none taken while we looked".to_owned(),
-        moved => format!("{moved} taken while we looked"),
+        0 => "none started while midair looked".to_owned(),
+        moved => format!("{moved} started while midair looked"),
     };
     lines.push(row(
         &format!("QUEUE {}", queue.number),
@@ -117,15 +117,15 @@ fn queue_lines(queue: &Queue, lines: &mut Vec<String>) {
         Front::Empty => {}
         Front::Unwritten { packet } => lines.push(row(
             "",
-            &format!("in front  packet {packet}, which is reserved and not written"),
+            &format!("in front  packet {packet}, reserved but not written"),
         )),
         Front::AfterAll { packet, what } => lines.push(row(
             "",
-            &format!("in front  {what}, packet {packet}: waits for all before it"),
+            &format!("in front  {what}, packet {packet}: waits for all packets before it"),
         )),
         Front::Free { packet, what } => lines.push(row(
             "",
-            &format!("in front  {what}, packet {packet}: nothing that can be seen holds it up"),
+            &format!("in front  {what}, packet {packet}: no visible dependency blocks it"),
         )),
         Front::Signals {
             packet,
@@ -169,7 +169,7 @@ fn thread_lines(thread: &Thread, with_native: bool, lines: &mut Vec<String>) {
         (Some((runtime, call)), None) => format!("in {}: {call}", runtime.name()),
         (None, None) => match thread.state {
             'R' => "runs".to_owned(),
-            'D' => "sleeps and cannot be interrupted".to_owned(),
+            'D' => "is in uninterruptible sleep".to_owned(),
             'T' | 't' => "is stopped".to_owned(),
             _ => "sleeps".to_owned(),
         },
@@ -244,7 +244,7 @@ mod tests {
             looked: Duration::from_secs(1),
             reasons: vec![Reason {
                 kind: ReasonKind::Kernel,
-                what: "queue 1: kernel scale has not ended".to_owned(),
+                what: "queue 1: kernel scale has been running".to_owned(),
                 queue: Some(1),
                 thread: None,
             }],
@@ -309,10 +309,10 @@ mod tests {
             lines(&answer),
             [
                 "PROCESS   process 77 (train), looked at for 1.0 s",
-                "WHY       queue 1: kernel scale has not ended",
-                "QUEUE 1   2 packets of 64 wait, none taken while we looked",
+                "WHY       queue 1: kernel scale has been running",
+                "QUEUE 1   2 packets of 64 wait, none started while midair looked",
                 "          runs      scale for 1.0 s or longer, packet 0, grid 64x1x1, workgroup 64x1x1",
-                "          in front  vadd, packet 1: waits for all before it",
+                "          in front  vadd, packet 1: waits for all packets before it",
                 "THREAD    77 train  in HIP: hipStreamSynchronize",
                 "            0 ioctl [libc.so.6]",
                 "            1 +0x8a2b4 [libc.so.6]",
@@ -320,7 +320,7 @@ mod tests {
                 "            3 nn::train(int) [train]",
                 "            4 0x7000 [?]",
                 "          python  step (train.py:5)",
-                "THREADS   1 more, 1 of them the runtimes' own: none is in a call of a GPU runtime or waits for a lock (--json has all)",
+                "THREADS   1 more, 1 of them runtime threads: none is in a GPU runtime call or waits for a lock (--json lists all)",
                 "NOTE      a note",
             ]
         );

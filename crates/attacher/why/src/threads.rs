@@ -34,7 +34,7 @@ pub struct Frame {
     pub function: Option<String>,
     /// The file name of the program or library.
     pub module: Option<String>,
-    /// How far the address lies behind the beginning of that file's mappings.
+    /// How far the address lies behind the start of that file's mappings.
     pub offset: u64,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn look(pid: Pid, live: Tid, modules: &Modules, notes: &mut Vec<Strin
             }
             Err(why) => {
                 refused.get_or_insert(format!(
-                    "the stack of thread {tid} ({}) is not known: {why}",
+                    "cannot unwind the stack of thread {tid} ({}): {why}",
                     thread.name
                 ));
             }
@@ -82,16 +82,16 @@ pub(crate) fn look(pid: Pid, live: Tid, modules: &Modules, notes: &mut Vec<Strin
     }
     notes.extend(refused);
     if room == 0 {
-        notes.push("the stacks have longer names than are kept: some are missing".to_owned());
+        notes.push("some names are missing: their total length exceeds a limit".to_owned());
     }
     if late > 0 {
         notes.push(format!(
-            "{late} threads were not looked at: reading the others took too long"
+            "{late} threads were skipped: reading the others took too long"
         ));
     }
     if count > MOST {
         notes.push(format!(
-            "process {pid} has {count} threads: {MOST} of them were looked at"
+            "process {pid} has {count} threads: midair inspected {MOST} of them"
         ));
     }
     threads
@@ -168,7 +168,7 @@ fn stack(
     }
     let stopped = match may_stop {
         true => stack_stopped(tid, walker),
-        false => Err("it sleeps and cannot be interrupted".to_owned()),
+        false => Err("it is in uninterruptible sleep".to_owned()),
     };
     match stopped {
         Ok(walk) => Ok(walk),
@@ -260,7 +260,7 @@ fn keep_names(frames: &mut [Frame], room: &mut usize) {
 }
 
 /// Finds the call that a thread is in: the function that its outermost frame outside of a runtime
-/// called there. A thread whose stack begins in a runtime belongs to that runtime.
+/// called there. A thread whose stack starts in a runtime belongs to that runtime.
 fn classify(
     thread: &mut Thread,
     outermost: impl Iterator<Item = Frame>,
@@ -282,7 +282,7 @@ fn classify(
                 thread.call = Some((of, function));
                 return;
             }
-            // Every thread begins in these libraries.
+            // Every thread starts in these libraries.
             (None, _) if begins_threads(module) => {}
             (None, _) => caller = Some(frame.address),
         }
@@ -438,7 +438,7 @@ mod tests {
             let pid = Pid::of_child(&child);
             let mut last = Vec::new();
             let mut notes = Vec::new();
-            // The thread has only just begun.
+            // The thread has only just started.
             let is_found = (0..2000).any(|_| {
                 let Ok(modules) = Modules::of(pid) else {
                     return false;

@@ -48,7 +48,7 @@ impl Ranks {
         let late = self.late();
         if late.is_empty() {
             return vec![format!(
-                "all {} processes that take part wait in a collective: none of them is late",
+                "all {} participating processes wait in a collective: none of them is late",
                 waiting.len()
             )];
         }
@@ -62,7 +62,7 @@ impl Ranks {
             .map(|answer| {
                 let does = answer.reasons.first().map_or("", |reason| &reason.what);
                 format!(
-                    "{} {wait} in a collective for {}, which has not come to it: {does}",
+                    "{} {wait} in a collective for {}, which has not reached it: {does}",
                     names.join(", "),
                     who(answer)
                 )
@@ -147,14 +147,14 @@ mod tests {
         assert_eq!(
             ranks.sentences(),
             [
-                "rank 0 (process 100), rank 2 (process 102) wait in a collective for rank 1 (process 101), which has not come to it: it computes"
+                "rank 0 (process 100), rank 2 (process 102) wait in a collective for rank 1 (process 101), which has not reached it: it computes"
             ]
         );
         ranks.answers[2] = rank(1, collective);
         assert!(ranks.late().is_empty());
         assert_eq!(
             ranks.sentences(),
-            ["all 3 processes that take part wait in a collective: none of them is late"]
+            ["all 3 participating processes wait in a collective: none of them is late"]
         );
         ranks.answers.retain(|answer| answer.rank == Some(5));
         assert!(ranks.sentences().is_empty());

@@ -322,7 +322,7 @@ fn calls(cupti: &Cupti, of: &str, name: &str) -> Result<BTreeMap<u64, String>, B
         for (full, id) in values {
             let short = full
                 .strip_prefix(&prefix)
-                .ok_or_else(|| format!("{full} does not begin with {prefix}"))?;
+                .ok_or_else(|| format!("{full} does not start with {prefix}"))?;
             let id = id.as_u64().ok_or_else(|| format!("{full} has no number"))?;
             if matches!(short, "INVALID" | "SIZE" | "FORCE_INT") || is_number(short) {
                 continue;

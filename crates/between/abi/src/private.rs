@@ -80,7 +80,7 @@ pub struct SdkTable {
     /// number of the dispatches of each such kernel, counted from 1, sorted and without overlaps.
     /// The last argument is the number of words (0: all dispatches).
     pub choose_kernels: unsafe extern "C" fn(Option<ChoosesKernel>, *const u64, usize),
-    /// Begins (1) or ends (0) a collection period. Has an effect only while [`pauses::PERIODS`] is
+    /// Starts (1) or ends (0) a collection period. Has an effect only while [`pauses::PERIODS`] is
     /// set, and may be called by any thread at any time.
     pub set_period: unsafe extern "C" fn(u32),
 }
@@ -92,14 +92,14 @@ pub type ChoosesKernel = unsafe extern "C" fn(*const u8, usize) -> c_int;
 pub mod pauses {
     /// The calls pause and resume the recording.
     pub const HONOURED: u32 = 1;
-    /// The recording begins paused.
+    /// The recording starts paused.
     pub const SELECTED: u32 = 2;
     /// Nested pairs are counted.
     pub const COUNTED: u32 = 4;
-    /// Only what begins in a collection period is recorded (`SdkTable::set_period`). The recording
-    /// begins outside of one.
+    /// Only what starts in a collection period is recorded (`SdkTable::set_period`). The recording
+    /// starts outside of one.
     pub const PERIODS: u32 = 8;
-    /// Only what begins in a burst is recorded: the SDK switches the recording on and off itself, by
-    /// what it costs. The recording begins outside of one.
+    /// Only what starts in a burst is recorded: the SDK switches the recording on and off itself, by
+    /// what it costs. The recording starts outside of one.
     pub const BURSTS: u32 = 16;
 }

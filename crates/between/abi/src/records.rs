@@ -72,11 +72,11 @@ c_struct! {
         operation: i32,
         /// Correlation.
         correlation_id: CorrelationId,
-        /// Entry, or where the range began.
+        /// Entry, or where the range started.
         start_timestamp: u64,
         /// Return, or where the range ended.
         end_timestamp: u64,
-        /// Thread that called, or that began the range.
+        /// Thread that called, or that started the range.
         thread_id: u64,
     }
 }
@@ -138,7 +138,7 @@ pub struct OpenMp {
     pub operation: i32,
     /// Correlation.
     pub correlation_id: CorrelationId,
-    /// Beginning.
+    /// Start.
     pub start_timestamp: u64,
     /// End.
     pub end_timestamp: u64,
@@ -314,7 +314,7 @@ pub struct ScratchMemory {
     pub queue_id: u64,
     /// Thread that it happened on.
     pub thread_id: u64,
-    /// When it began.
+    /// When it started.
     pub start_timestamp: u64,
     /// When it ended.
     pub end_timestamp: u64,

@@ -49,7 +49,7 @@ pub enum Track {
     Stream,
     /// On one track of its own, of this name.
     Own(&'static str),
-    /// On one track for each device; this is the beginning of the track's name.
+    /// On one track for each device; this is the start of the track's name.
     PerDevice(&'static str),
 }
 

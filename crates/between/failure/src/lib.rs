@@ -48,10 +48,10 @@ kinds! {
     KernelThread = 12, "only user programs use a GPU runtime";
 
     /// The process is a zombie: it has ended and waits to be reaped.
-    Zombie = 13, "it has ended: there is nothing left to attach to";
+    Zombie = 13, "it has exited: there is nothing to attach to";
 
     /// The process has loaded no GPU runtime.
-    NotGpu = 14, "is it the right process? midair ps lists those that use a GPU";
+    NotGpu = 14, "is it the right process? midair ps lists the processes that use a GPU";
 
     /// Another session exists, or another tracer holds the thread.
     Busy = 15, "end the other session or tracer first";
@@ -60,23 +60,23 @@ kinds! {
     Libc = 16, "processes on glibc 2.34 or newer can be entered";
 
     /// No thread of the process is parked where it is safe to enter.
-    NoParkedThread = 17, "look for longer: --wait 30s";
+    NoParkedThread = 17, "wait longer: --wait 30s";
 
     /// The process is of another machine type, or a 32-bit process.
     Architecture = 18, "use a build of midair for that machine type";
 
     /// The process is stopped (by job control or a debugger).
-    Stopped = 19, "let it go on first: kill -CONT PID, or fg in its shell";
+    Stopped = 19, "continue it first: kill -CONT PID, or fg in its shell";
 
     /// Our own files are missing or unreadable, or have a set-uid or set-gid bit.
     Installation = 20, "install midair again";
 
     /// The engine could not enter, for a reason that it names. The target was left as it was.
-    Enter = 21, "the process goes on as before; -v shows more";
+    Enter = 21, "the process keeps running as before; -v shows more";
 
     /// The target refused the set-up or failed at it, for a reason that it names. The set-up was
     /// undone.
-    Setup = 22, "the process goes on as before; --log-level info shows more";
+    Setup = 22, "the process keeps running as before; --log-level info shows more";
 
     /// A limit of the process, of its memory cgroup or of the attacher leaves too little headroom.
     NoHeadroom = 23, "raise that limit; midair doctor PID shows all of them";
@@ -92,35 +92,35 @@ kinds! {
     Filtered = 26, "allow that call, or start the program with midair's register library";
 
     /// There is no suitable CUPTI for a CUDA process.
-    NoCupti = 27, "install CUPTI there, or name one by --cupti";
+    NoCupti = 27, "install CUPTI there, or give one with --cupti";
 
     /// Another profiler is active in the process, and CUPTI serves one at a time.
     OtherProfiler = 28, "attach again when that profiler has finished";
 
     /// The kernel's driver or the GPUs have no dispatch log, or none that we know.
-    NoDispatchLog = 29, "leave --no-entry out";
+    NoDispatchLog = 29, "omit --no-entry";
 
     /// The detach did not complete in time.
-    DetachFailed = 30, "the process finishes the detach by itself; what was recorded is written";
+    DetachFailed = 30, "the process finishes the detach by itself; the records so far are written";
 
     /// The target was ended by a signal or exec. What was recorded is written.
-    TargetKilled = 31, "what was recorded until then is written; attach to the program that runs now, if one does";
+    TargetKilled = 31, "the records so far are written; attach to the new program, if there is one";
 
     /// The trace is written, but records were lost.
-    Incomplete = 32, "the notes count what is missing; docs/results.md explains them";
+    Incomplete = 32, "see the notes for the number of lost records; docs/results.md explains them";
 
     /// Outputs could not be written: files, or standard output.
-    Output = 33, "check the directory or device, its rights, and free space";
+    Output = 33, "check the directory or device, its permissions, and free space";
 
     /// A known option that is not implemented yet.
     NotBuilt = 34, "omit it, or see --help for what is built";
 
     /// Some of several processes succeeded and some failed. Each that failed is named.
-    Partial = 35, "each failure is named, with its own exit code";
+    Partial = 35, "see standard error for each failure and its exit code";
 
     /// The records reached their greatest size, and recording ended there. What was recorded until
     /// then is written.
-    Full = 36, "record less, raise --max-size, or name another directory in TMPDIR";
+    Full = 36, "record less, raise --max-size, or set TMPDIR to another directory";
 
     /// The process did not answer: reading its state, its files or its memory did not end in time.
     NoAnswer = 37, "attach again when the process, and the disks and servers of its files, respond";
@@ -131,7 +131,7 @@ kinds! {
 
     /// A runtime manages all threads of the process and would crash at ours: some sanitizers, and
     /// programs that execute a translation of others.
-    Instrumented = 39, "profile a build without that tool, or the program without it";
+    Instrumented = 39, "profile the program without that tool";
 
     /// Files to read are missing, damaged, or of an unknown kind.
     Input = 40, "profile again";

@@ -31,7 +31,7 @@ fn is_loss(error: &io::Error) -> bool {
 pub fn lost() -> Option<Failure> {
     let why = LOST.get()?;
     let what = format!("cannot write to standard output: {why}");
-    let hint = "check the file or device that it leads to, its rights, and free space";
+    let hint = "check the file or device that it leads to, its permissions, and free space";
     Some(Failure::new(Kind::Output, what).hint(hint))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A process chooses its name, its command line, the directories of its libraries and its messages.
 //! A terminal does not show some of the characters in them but obeys them: they move the cursor,
-//! change titles, or reverse the order of the text beside them. Each such character is replaced by
+//! change titles, or reverse the order of the text next to them. Each such character is replaced by
 //! U+FFFD, so that its place can be seen.
 
 use std::borrow::Cow;

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicI32, AtomicU32};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00B");
 /// Name (`comm`) of the worker thread: the one thread that midair runs in a target.
 pub const THREAD_NAME: &str = "midair-worker";
-/// Name of the thread of a session without an attacher that makes way for a session with one: only
+/// Name of the thread of a session without an attacher that yields to a session with one: only
 /// tools in the process receive its records. At most 15 bytes.
 pub const LOCAL_NAME: &str = "midair-local";
 /// Name of the thread of a session without an attacher that keeps the process for itself: it writes
-/// files, or another injector began it. At most 15 bytes.
+/// files, or another injector started it. At most 15 bytes.
 pub const SOLE_NAME: &str = "midair-sole";
 /// The worker thread's name while the library of a runtime creates threads on it. Those threads
 /// inherit the name of their creator, and must not be mistaken for worker threads.
@@ -109,7 +109,7 @@ pub struct BootBlock {
     pub code_base: u64,
     /// Length of the code mapping.
     pub code_len: u64,
-    /// Base of the data mapping, which begins with this block.
+    /// Base of the data mapping, which starts with this block.
     pub data_base: u64,
     /// Length of the data mapping (boot block, stub stack, thread stack).
     pub data_len: u64,

@@ -1,8 +1,8 @@
-//! The protocol between an attacher and the listener of a process, before and beside the session's
+//! The protocol between an attacher and the listener of a process, before and alongside the session's
 //! own messages.
 //!
 //! The listener is a thread of our register library. It listens on an abstract Unix socket
-//! (sequenced packets). The socket's [`name`] begins with a [`prefix`] that identifies the process;
+//! (sequenced packets). The socket's [`name`] starts with a [`prefix`] that identifies the process;
 //! the rest is random, so that nobody can take the name beforehand. An attacher finds the process's
 //! own socket among the process's descriptors.
 //!
@@ -21,7 +21,7 @@
 use crate::VERSION;
 
 /// Returns the prefix of the socket's name (after the zero byte) for the process with this `pid` in
-/// its own namespace, which began `start_ticks` clock ticks after boot (field 22 of
+/// its own namespace, which started `start_ticks` clock ticks after boot (field 22 of
 /// `/proc/PID/stat`).
 pub fn prefix(pid: u32, start_ticks: u64) -> String {
     format!("midair-attach/{pid}/{start_ticks}/")
@@ -44,7 +44,7 @@ pub fn filters_in(rest: &str) -> Option<u32> {
 
 /// Length of the random part of a [`Token`], in bytes.
 pub const SECRET_LEN: usize = 32;
-/// The beginning of a [`Token`]. An attacher sends back only memory that begins with this mark.
+/// The start of a [`Token`]. An attacher sends back only memory that starts with this mark.
 pub const TOKEN_MARK: [u8; 16] = *b"midair listener\0";
 /// Size of a [`Token`], in bytes.
 pub const TOKEN_LEN: usize = TOKEN_MARK.len() + SECRET_LEN;
@@ -138,18 +138,18 @@ pub mod refusal {
     /// Returns the reason as text that follows "the listener refuses: ".
     pub fn text(code: i32) -> &'static str {
         match code {
-            USER => "the process is of another user or group, in part at least",
+            USER => "the process belongs to another user or group, at least in part",
             NOT_DUMPABLE => "the process is not dumpable",
-            SECURE => "the process was started with more rights than its user has",
+            SECURE => "the process was started with more privileges than its user has",
             CAPABLE => "the process has capabilities that the attacher lacks",
             NAMESPACE => "the attacher is in another pid or user namespace",
-            UNKNOWN => "the process cannot tell who asks",
+            UNKNOWN => "the process cannot identify the attacher",
             SANDBOX => {
-                "the attacher is in a sandbox (no_new_privs, seccomp) that the process is not in"
+                "the attacher is in a sandbox (no_new_privs, seccomp), and the process is not"
             }
-            PROOF => "the attacher has not shown that it may read the process's memory",
+            PROOF => "the attacher has not proven that it may read the process's memory",
             CHANGED => "the attacher has ended, or has changed since it connected",
-            _ => "a reason that this build does not know",
+            _ => "a reason unknown to this build",
         }
     }
 }
@@ -356,7 +356,7 @@ mod tests {
             (refusal::SECURE, "more rights"),
             (refusal::CAPABLE, "capabilities"),
             (refusal::NAMESPACE, "namespace"),
-            (refusal::UNKNOWN, "who asks"),
+            (refusal::UNKNOWN, "identify the attacher"),
             (refusal::SANDBOX, "sandbox"),
             (refusal::PROOF, "memory"),
             (refusal::CHANGED, "has changed"),
@@ -366,10 +366,7 @@ mod tests {
         }
         // Those of a later version.
         for code in [i32::MIN, -1, 0, 10, i32::MAX] {
-            assert_eq!(
-                refusal::text(code),
-                "a reason that this build does not know"
-            );
+            assert_eq!(refusal::text(code), "a reason unknown to this build");
         }
     }
 

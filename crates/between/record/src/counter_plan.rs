@@ -1,4 +1,4 @@
-//! The plan of hardware counters, which the attacher passes to the target beside the spool when
+//! The plan of hardware counters, which the attacher passes to the target alongside the spool when
 //! counters are wanted. For each agent it has counter groups as words of commands for the packet
 //! processor, with the places at which to write the address of the memory that they read into. The
 //! target needs to know nothing else about counters.

@@ -1,6 +1,6 @@
 //! Records of what happened, in the form in which the target writes and the attacher reads them.
 //!
-//! Every record begins with a [`Header`]; `size` is a multiple of 8 and includes it. Times are
+//! Every record starts with a [`Header`]; `size` is a multiple of 8 and includes it. Times are
 //! nanoseconds of CLOCK_BOOTTIME. A kind below 128 is the dense number of a domain
 //! ([`midair_domain`]), and `kind` + `operation` name the record; AMD's numbers appear only in its
 //! C interfaces and in files. Kinds from 128 describe things that records refer to.
@@ -43,7 +43,7 @@ pub const MAX_RECORD: usize = 4096;
 pub mod kind {
     pub use midair_domain::kind::*;
 
-    /// Kinds of events are below this number; kinds of descriptions begin with it.
+    /// Kinds of events are below this number; kinds of descriptions start with it.
     pub const FIRST_DESCRIPTION: u8 = 128;
     /// An agent as HSA knows it: node id and handle.
     pub const AGENT: u8 = FIRST_DESCRIPTION;
@@ -75,9 +75,9 @@ pub mod flag {
     pub const ORPHAN: u8 = 4;
     /// The correlation id is the record's own: no traced call launched it.
     pub const NO_CALLER: u8 = 8;
-    /// It began while the program had paused the recording. Such a record reaches no attacher.
+    /// It started while the program had paused the recording. Such a record reaches no attacher.
     pub const PAUSED: u8 = 16;
-    /// Recording began or ended while the call ran, so that not all of its dispatches may be there.
+    /// Recording started or ended while the call ran, so that not all of its dispatches may be there.
     pub const CUT: u8 = 32;
 }
 
@@ -120,14 +120,16 @@ impl Untimed {
     pub fn text(self) -> &'static str {
         match self {
             Untimed::Timed => "timed",
-            Untimed::PacketTakenFirst => "the packet processor had it before our signal",
-            Untimed::NoSignal => "no signal was free",
+            Untimed::PacketTakenFirst => {
+                "the packet processor took it before midair set its signal"
+            }
+            Untimed::NoSignal => "no free signal",
             Untimed::SignalReused => "its own signal was reused before the times were read",
             Untimed::RunningAtDetach => "still running at detach",
             Untimed::QueueDestroyed => "its queue was destroyed",
-            Untimed::BadTimes => "no plausible times were read",
+            Untimed::BadTimes => "its times were implausible",
             Untimed::NotProfiled => {
-                "its queue was in use without profiling before the attach, and the device wrote no times"
+                "its queue was in use without profiling before the attach, so the device wrote no times"
             }
         }
     }
@@ -270,7 +272,7 @@ pub struct Marker {
     pub ancestor: u64,
     /// Raw return value: a range's id or level, 0 for none.
     pub retval: u64,
-    /// Thread that called, or that began the range.
+    /// Thread that called, or that started the range.
     pub tid: u32,
     /// Bytes of message that follow.
     pub len: u32,
@@ -311,7 +313,7 @@ pub const NO_NODE: u32 = u32::MAX;
 pub struct Scratch {
     /// Common header; `operation` is 1 allocate, 2 free, 3 asynchronous reclaim.
     pub header: Header,
-    /// When it began.
+    /// When it started.
     pub start: u64,
     /// When it ended.
     pub end: u64,

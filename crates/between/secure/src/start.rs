@@ -40,7 +40,7 @@ impl fmt::Display for Refused {
             ),
             Refused::Kept(error) => write!(
                 f,
-                "cannot drop the rights that this program's file adds to its user's: {error}"
+                "cannot drop the privileges that this program's file adds: {error}"
             ),
         }
     }
@@ -53,7 +53,7 @@ impl Refused {
     pub fn remedy(&self) -> &'static str {
         match self {
             Refused::SetId => {
-                "remove the bits (chmod ug-s FILE); to let a group attach, use setcap cap_sys_ptrace,cap_dac_read_search+ep FILE"
+                "remove the bits (chmod ug-s FILE); to allow a group to attach, use setcap cap_sys_ptrace,cap_dac_read_search+ep FILE"
             }
             Refused::Kept(_) => "remove the file capabilities (setcap -r FILE)",
         }

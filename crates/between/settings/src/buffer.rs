@@ -28,7 +28,7 @@ pub enum BufferError {
     Cut {
         /// Which variable, from 0.
         index: u32,
-        /// Where the unfinished text begins.
+        /// Where the unfinished text starts.
         offset: usize,
     },
     /// A name that no environment can hold.

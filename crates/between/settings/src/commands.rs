@@ -161,7 +161,7 @@ pub const COMMANDS: &[Row] = &[
     ),
 ];
 
-/// Whether the command that these words ask for reads or enters other processes. `words` begins with
+/// Whether the command that these words ask for reads or enters other processes. `words` starts with
 /// the name by which the program was called. No more is read of them than that takes; a word that
 /// names no command means one that does not.
 pub fn attaches(program: &str, words: &[OsString]) -> bool {

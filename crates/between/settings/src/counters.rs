@@ -23,7 +23,7 @@ const INCLUDE: &str = "ROCPROF_KERNEL_FILTER_INCLUDE_REGEX";
 const EXCLUDE: &str = "ROCPROF_KERNEL_FILTER_EXCLUDE_REGEX";
 const RANGE: &str = "ROCPROF_KERNEL_FILTER_RANGE";
 
-/// Begins a group.
+/// Starts a group.
 pub(crate) const GROUP: &str = "pmc:";
 /// Limits a counter to one GPU.
 const DEVICE: &str = ":device=";
@@ -50,7 +50,7 @@ pub struct KernelChoice {
     pub include: Option<String>,
     /// An expression that must not be found there.
     pub exclude: Option<String>,
-    /// Which dispatches of each kernel, counted from 1 where recording began. If it is empty, all
+    /// Which dispatches of each kernel, counted from 1 where recording started. If it is empty, all
     /// are. Sorted.
     pub iterations: Vec<RangeInclusive<u64>>,
 }
@@ -99,8 +99,8 @@ impl Settings {
         };
         let groups = groups_of(DEVICE_COUNTERS, text)?;
         if self.counter_groups().is_ok_and(|own| !own.is_empty()) {
-            let wanted = "cannot be together with counters per kernel (--pmc): each of their windows starts the device's \
-                          counters anew. Use one session for each";
+            let wanted = "cannot be combined with counters per kernel (--pmc), which restart the device's counters; use one session for \
+                          each";
             return Err(BadValue::new(DEVICE_COUNTERS, text, wanted));
         }
         Ok(groups)
@@ -121,7 +121,7 @@ impl Settings {
             return Err(BadValue::new(
                 MAX_OVERHEAD,
                 text,
-                "takes a number from 1 to 100",
+                "must be a number from 1 to 100",
             ));
         };
         Ok((percent < 100 && !self.asks_for_counters()).then_some(percent))
@@ -141,7 +141,7 @@ impl Settings {
     pub fn kernel_choice(&self) -> Result<KernelChoice, BadValue> {
         let text = |name: &str| self.text(name).map(str::to_owned);
         let range = self.text(RANGE).unwrap_or_default();
-        let wanted = "is no range of launches, as in [1-2]";
+        let wanted = "is not a range of launches, as in [1-2]";
         Ok(KernelChoice {
             // This is the value that AMD's tool has where nothing is set.
             include: text(INCLUDE).filter(|include| include != ".*"),
@@ -161,7 +161,7 @@ fn groups_of(name: &'static str, text: &str) -> Result<CounterGroups, BadValue> 
         }
     }
     if groups.is_empty() {
-        let wanted = "names no counter, as in 'pmc: SQ_WAVES'";
+        let wanted = "has no counter, as in 'pmc: SQ_WAVES'";
         return Err(BadValue::new(name, text, wanted));
     }
     Ok(groups)
@@ -191,12 +191,12 @@ fn asked(word: &str) -> Result<AskedCounter, String> {
     let (name, device) = match word.split_once(DEVICE) {
         Some((name, number)) => match number.parse() {
             Ok(number) => (name, Some(number)),
-            Err(_) => return Err(format!("'{number}' in {word} is no number of a device")),
+            Err(_) => return Err(format!("'{number}' in {word} is not a device number")),
         },
         None => (word, None),
     };
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Err(format!("'{word}' is no name of a counter"));
+        return Err(format!("'{word}' is not a counter name"));
     }
     Ok(AskedCounter {
         name: name.to_owned(),
@@ -305,7 +305,7 @@ mod tests {
             }
         }
         for bad in ["0", "101", "-1", "2.5", "2%", "x"] {
-            let wanted = format!("MIDAIR_MAX_OVERHEAD={bad}: takes a number from 1 to 100");
+            let wanted = format!("MIDAIR_MAX_OVERHEAD={bad}: must be a number from 1 to 100");
             assert_eq!(of(&[(MAX_OVERHEAD, bad)]), Err(wanted));
             // Counters do not excuse it.
             assert!(of(&[(MAX_OVERHEAD, bad), (COUNTERS, "pmc: A")]).is_err());
@@ -323,7 +323,7 @@ mod tests {
         let both = Settings::from_iter([(DEVICE_COUNTERS, "pmc: A"), (COUNTERS, "pmc: A")]);
         let refused = both.device_counter_groups().unwrap_err();
         assert!(
-            refused.to_string().contains("cannot be together"),
+            refused.to_string().contains("cannot be combined"),
             "{refused}"
         );
         let empty = Settings::from_iter([(DEVICE_COUNTERS, "A")]);

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-/// What the name of the key for a byte begins with. Two hexadecimal digits follow.
+/// What the name of the key for a byte starts with. Two hexadecimal digits follow.
 pub const BYTE: &str = "byte-";
 
 /// Returns the text that stands for exactly this path.

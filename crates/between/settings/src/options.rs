@@ -178,7 +178,7 @@ pub struct Opt {
     pub sets: Sets,
     /// Other options that it switches on unless they were given explicitly.
     pub expands: &'static [&'static str],
-    /// The variable that the word `all` sets, beside what switching the option on does.
+    /// The variable that the word `all` sets, alongside what switching the option on does.
     pub all: Option<&'static str>,
     /// Words of its shape that are known but not built.
     pub later_words: &'static [&'static str],

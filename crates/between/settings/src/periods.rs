@@ -9,7 +9,7 @@ use std::time::Duration;
 pub const COLLECTION_PERIOD: &str = "ROCPROF_COLLECTION_PERIOD";
 
 /// What a period in the variable looks like.
-const WANTED: &str = "takes DELAY:LENGTH:REPEAT in ns, with semicolons between periods";
+const WANTED: &str = "must be DELAY:LENGTH:REPEAT in ns, with semicolons between periods";
 
 /// A time to wait, a time to record, and how often both happen, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(crate) fn variable(words: &[String], unit: &str) -> Result<String, Refusal> 
 fn read(word: &str, factor: f64) -> Result<Period, &'static str> {
     let parts: Vec<&str> = word.split(':').map(str::trim).collect();
     let [delay, length, repeat] = parts[..] else {
-        return Err("three numbers have colons between them");
+        return Err("it needs three numbers, separated by colons");
     };
     let time = |word: &str| {
         // Whole numbers of ns keep all their digits.
@@ -83,7 +83,7 @@ fn read(word: &str, factor: f64) -> Result<Period, &'static str> {
         {
             return Ok(Duration::from_nanos(whole));
         }
-        let number: f64 = word.parse().map_err(|_| "a time is no number")?;
+        let number: f64 = word.parse().map_err(|_| "a time is not a number")?;
         let ns = number * factor;
         if !(0.0..u64::MAX as f64).contains(&ns) {
             return Err("a time is negative or too long");
@@ -96,11 +96,11 @@ fn read(word: &str, factor: f64) -> Result<Period, &'static str> {
         // AMD's tool takes 0 for 1.
         repeat: repeat
             .parse::<u64>()
-            .map_err(|_| "the last is a whole number: how often")?
+            .map_err(|_| "REPEAT must be a whole number")?
             .max(1),
     };
     if period.length.is_zero() {
-        return Err("nothing is recorded in a length of 0");
+        return Err("LENGTH must not be 0");
     }
     Ok(period)
 }
@@ -153,8 +153,8 @@ mod tests {
             ("1:2:3:4", "three numbers"),
             ("a:2:3", "no number"),
             ("-1:2:3", "negative"),
-            ("1:2:x", "how often"),
-            ("1:0:1", "length of 0"),
+            ("1:2:x", "REPEAT must be"),
+            ("1:0:1", "LENGTH must not"),
             ("1:nan:1", "negative or too long"),
             ("1:1e300:1", "too long"),
         ] {

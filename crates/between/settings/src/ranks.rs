@@ -86,7 +86,7 @@ impl Settings {
                 .trim()
                 .parse()
                 .map(Some)
-                .map_err(|_| format!("{name}={text} is no number")),
+                .map_err(|_| format!("{name}={text} is not a number")),
         };
         let of = |rank: &str, size: &str| {
             Ok(Some(Rank {
@@ -102,7 +102,8 @@ impl Settings {
                 .find(|(rank, size)| environment(rank).is_some() && environment(size).is_some())
                 .map_or(Ok(None), |(rank, size)| of(rank, size)),
             _ => Err(
-                "--mpi-world-rank-variable and --mpi-world-size-variable go together".to_owned(),
+                "--mpi-world-rank-variable and --mpi-world-size-variable must be used together"
+                    .to_owned(),
             ),
         }
     }
@@ -112,14 +113,14 @@ impl Settings {
 fn numbers(text: &str) -> Result<BTreeSet<u64>, String> {
     let mut ranks = BTreeSet::new();
     for part in text.split(',').map(str::trim) {
-        let bad = || format!("'{part}' is no rank and no range of ranks");
+        let bad = || format!("'{part}' is neither a rank nor a range of ranks");
         let parse = |word: &str| word.parse::<u64>().map_err(|_| bad());
         let (first, last) = match part.split_once('-') {
             Some((first, last)) => (parse(first)?, parse(last)?),
             None => (parse(part)?, parse(part)?),
         };
         if first > last {
-            return Err(format!("the range {part} ends before it begins"));
+            return Err(format!("the range {part} ends before its start"));
         }
         if last > MOST {
             return Err(format!("rank {last} is too large"));
@@ -183,9 +184,9 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         let two = [("MPI_RANK", "2"), ("MPI_SIZE", "4")];
         for (ranks, why) in [
-            ("3-1", "ends before it begins"),
-            ("a", "no rank"),
-            ("1,", "no rank"),
+            ("3-1", "ends before its start"),
+            ("a", "neither a rank"),
+            ("1,", "neither a rank"),
             ("1-4", "rank 4 is out of range: there are 4 ranks, 0 to 3"),
             ("1-99999999999", "too large"),
         ] {
@@ -199,7 +200,7 @@ mod tests {
             Err("rank 16777217 is too large".to_owned())
         );
         let half = choice(&[(RANK_VARIABLE, "MPI_RANK")], &two).unwrap_err();
-        assert!(half.contains("go together"), "{half}");
+        assert!(half.contains("must be used together"), "{half}");
         let bad = choice(&[], &[("MPI_RANK", "x"), ("MPI_SIZE", "4")]).unwrap_err();
         assert!(bad.contains("MPI_RANK=x"), "{bad}");
     }

@@ -120,7 +120,7 @@ impl Opt {
                 for word in words {
                     match names_of(word) {
                         Ok(names) if !names.is_empty() => {}
-                        Ok(_) => return usage(format!("--{long} '{word}' names no counter")),
+                        Ok(_) => return usage(format!("--{long} '{word}' is not a counter name")),
                         Err(why) => return usage(format!("--{long}: {why}")),
                     }
                 }
@@ -346,7 +346,7 @@ pub fn resolve(
     })
 }
 
-/// Launches of graphs and events are told with their packets, for which queues are followed as for
+/// Launches of graphs and events come with their packets, for which queues are followed as for
 /// kernels, and that costs a program more than calls do. So the trace of calls brings them only where
 /// kernels are recorded.
 fn settle_device_work(given: &Given, inherited: &Settings, settings: &mut Settings) {
@@ -445,7 +445,7 @@ fn apply(option: &Opt, value: &Value, settings: &mut Settings, cwd: &str) {
     }
 }
 
-/// Makes a path absolute below `cwd`, a text without keys. A path that begins with a key (`%cwd%`, `{cwd}`, `$env{HOME}`) is left to the code
+/// Makes a path absolute below `cwd`, a text without keys. A path that starts with a key (`%cwd%`, `{cwd}`, `$env{HOME}`) is left to the code
 /// that replaces keys: the result may be absolute.
 fn absolute(path: &str, cwd: &str) -> String {
     let is_key = path.starts_with(['/', '%', '{', '$']);
@@ -494,7 +494,7 @@ fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
 fn check_cupti(settings: &Settings) -> Result<(), Refusal> {
     match settings.text(CUPTI) {
         Some(path) if !path.starts_with('/') => Err(Refusal::Usage(format!(
-            "--cupti takes an absolute path, as the process sees it, not '{path}'"
+            "--cupti requires an absolute path, as the process sees it, not '{path}'"
         ))),
         _ => Ok(()),
     }
@@ -512,9 +512,7 @@ fn settle_counters(settings: &mut Settings) -> Result<(), Refusal> {
         .map_err(refused)?
         .is_empty();
     if settings.is_on(EXCLUSIVE) && (of_devices || !settings.asks_for_counters()) {
-        return Err(Refusal::Usage(
-            "--exclusive is for counters per kernel: it needs --pmc".to_owned(),
-        ));
+        return Err(Refusal::Usage("--exclusive requires --pmc".to_owned()));
     }
     settings.kernel_choice().map_err(refused)?;
     settings.burst_percent().map_err(refused)?;
@@ -544,7 +542,7 @@ fn settle_periods(
     let periods = settings
         .collection_periods()
         .map_err(|bad| Refusal::Usage(bad.to_string()))?;
-    // As AMD's tool has it: both decide when the recording begins.
+    // As AMD's tool has it: both decide when the recording starts.
     if !periods.is_empty() && settings.is_on("ROCPROF_SELECTED_REGIONS") {
         return Err(Refusal::Usage(
             "--collection-period and --selected-regions cannot be combined".to_owned(),

@@ -106,7 +106,7 @@ pub const OURS: [&str; 19] = [
     STRICT_REATTACH,
 ];
 
-/// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`,
+/// Whether a variable of the attacher's environment travels with an attach: those that start with `ROCP`,
 /// except two, and [`OURS`].
 pub fn inheritable(name: &str) -> bool {
     (name.starts_with("ROCP") && !STAY_HERE.contains(&name)) || OURS.contains(&name)
@@ -255,7 +255,7 @@ impl Settings {
             None => Err(BadValue::new(
                 name,
                 value,
-                "is empty where a boolean is needed",
+                "is empty, but must be a boolean",
             )),
         }
     }

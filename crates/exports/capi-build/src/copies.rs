@@ -4,7 +4,7 @@
 //! those that a program of the process finds by path. Both copies would then have state of their
 //! own, and hook the same tables. So the first copy of a build does all the work, and every later
 //! copy of the same build passes its calls on to it. Within one build a function is at the same
-//! distance from the beginning of its library, so nothing has to be looked up.
+//! distance from the start of its library, so nothing has to be looked up.
 //!
 //! Copies of different builds know nothing of each other (`midair_guest::claim`).
 //!

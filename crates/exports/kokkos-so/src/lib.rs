@@ -27,7 +27,7 @@ static STOP: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The most sections that a program may have. Further ones are not recorded.
 const SECTIONS: usize = 1024;
 
-/// A section of the program: a range that may begin and end on any thread.
+/// A section of the program: a range that may start and end on any thread.
 struct Section {
     name: OnceLock<CString>,
     /// The running range's number and 1, or 0 while there is none.
@@ -74,7 +74,7 @@ unsafe fn text<'a>(name: *const c_char) -> &'a CStr {
     unsafe { CStr::from_ptr(name) }
 }
 
-/// Begins a range of the calling thread, and writes a number for Kokkos, which hands it back at the
+/// Starts a range of the calling thread, and writes a number for Kokkos, which hands it back at the
 /// end. ROCTx needs none.
 ///
 /// # Safety
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn kokkosp_request_tool_settings(_: u32, settings: *mut To
 
 macro_rules! loops {
     ($($begin:ident $end:ident)*) => {$(
-        /// A loop begins on the calling thread.
+        /// A loop starts on the calling thread.
         ///
         /// # Safety
         /// `name` is null or a C string; `id` is null or can be written.
@@ -167,7 +167,7 @@ loops! {
     kokkosp_begin_fence kokkosp_end_fence
 }
 
-/// A region of the program begins on the calling thread.
+/// A region of the program starts on the calling thread.
 ///
 /// # Safety
 /// `name` is null or a C string.
@@ -183,7 +183,7 @@ pub extern "C" fn kokkosp_pop_profile_region() {
     edge((), pop);
 }
 
-/// A copy between two arrays begins: the range is named after both.
+/// A copy between two arrays starts: the range is named after both.
 ///
 /// # Safety
 /// The names are null or C strings.
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn kokkosp_profile_event(name: *const c_char) {
     });
 }
 
-/// Makes a section, which does not begin yet.
+/// Makes a section, which does not start yet.
 ///
 /// # Safety
 /// `name` is null or a C string; `id` is null or can be written.
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn kokkosp_create_profile_section(name: *const c_char, id:
     });
 }
 
-/// A section begins.
+/// A section starts.
 #[unsafe(no_mangle)]
 pub extern "C" fn kokkosp_start_profile_section(id: u32) {
     edge((), || {

@@ -167,12 +167,12 @@ macro_rules! pass_through {
 
 pass_through!(
     /// First generation, `attach(uint32_t)`: attaches to a process through the attach library
-    /// beside this one, unless the caller means another function of this name.
+    /// alongside this one, unless the caller means another function of this name.
     attach,
     "0"
 );
 pass_through!(
-    /// First generation, `detach()`: ends what [`attach`] began, and is forwarded in the same way.
+    /// First generation, `detach()`: ends what [`attach`] started, and is forwarded in the same way.
     detach,
     "1"
 );

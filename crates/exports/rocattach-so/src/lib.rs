@@ -2,7 +2,7 @@
 //!
 //! There are two generations of names over one engine: `rocattach_attach(int)` /
 //! `rocattach_detach(int)` with a status, and the older `attach(uint32_t)` / `detach()` without
-//! one. The caller's environment says what the tool shall do, in every variable whose name begins
+//! one. The caller's environment says what the tool shall do, in every variable whose name starts
 //! with `ROCP`. Every failure is one line on standard error, `rocattach: error: ...`, followed by a
 //! `hint:` line where there is a remedy. When a detach returns, the output files are complete.
 
@@ -69,7 +69,7 @@ fn settings_from_environment() -> Result<midair_settings::Settings, Failure> {
     let (settings, left_out) = settings::of(std::env::vars_os(), midair_secure::has_more_rights())?;
     for name in left_out {
         print_line(&format!(
-            "rocattach: warning: {name} is ignored: this program runs with more rights than its caller"
+            "rocattach: warning: {name} is ignored: this program runs with more privileges than its caller"
         ));
     }
     Ok(settings)

@@ -89,7 +89,7 @@ impl Sessions {
             if slots.contains_key(&pid) {
                 return Err(Failure::new(
                     Kind::Usage,
-                    format!("process {pid} has a session of this program already"),
+                    format!("process {pid} already has a session of this program"),
                 )
                 .hint("detach from it first"));
             }
@@ -123,7 +123,7 @@ impl Sessions {
                 Some(Slot::Busy) => {
                     return Err(Failure::new(
                         Kind::Busy,
-                        format!("another thread attaches to or detaches from process {pid}"),
+                        format!("another thread is attaching to or detaching from process {pid}"),
                     ));
                 }
                 Some(Slot::Active(_)) => {}
@@ -215,7 +215,12 @@ fn start(
                 }
             })
     })
-    .map_err(|error| Failure::new(Kind::Enter, format!("no thread for the session: {error}")))?;
+    .map_err(|error| {
+        Failure::new(
+            Kind::Enter,
+            format!("cannot create a thread for the session: {error}"),
+        )
+    })?;
     match answer.recv() {
         Ok(Ok(())) => Ok(SessionThread { go_on, thread }),
         Ok(Err(failure)) => {

@@ -19,7 +19,7 @@ const TEXTS: [(&CStr, &CStr); 7] = [
     ),
     (
         c"ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT",
-        c"An argument cannot be used, or the process has a session already or none",
+        c"An argument is invalid, or the process already has a session, or has none",
     ),
     (
         c"ROCATTACH_STATUS_ERROR_NOT_SUPPORTED",
@@ -27,7 +27,7 @@ const TEXTS: [(&CStr, &CStr); 7] = [
     ),
     (
         c"ROCATTACH_STATUS_ERROR_PTRACE_ERROR",
-        c"The process could not be entered",
+        c"Cannot enter the process",
     ),
     (
         c"ROCATTACH_STATUS_ERROR_PTRACE_OPERATION_NOT_PERMITTED",

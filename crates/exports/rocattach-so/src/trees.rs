@@ -33,7 +33,7 @@ impl Sessions {
         if lock(&self.trees).contains_key(&root) {
             let failure = Failure::new(
                 Kind::Usage,
-                format!("process {root} and its descendants have a session already"),
+                format!("process {root} and its descendants already have a session"),
             )
             .hint("detach from them first");
             return Err(vec![(root, failure)]);

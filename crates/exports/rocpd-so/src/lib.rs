@@ -28,27 +28,27 @@ impl From<Status> for c_int {
 /// Names of the statuses, by number, and what they mean.
 const STATUSES: [(&CStr, &CStr); 8] = [
     (c"ROCPD_STATUS_SUCCESS", c"Done"),
-    (c"ROCPD_STATUS_ERROR", c"An error of no other kind"),
+    (c"ROCPD_STATUS_ERROR", c"Another error"),
     (
         c"ROCPD_STATUS_ERROR_INVALID_ARGUMENT",
-        c"An argument cannot be used",
+        c"An argument is invalid",
     ),
-    (c"ROCPD_STATUS_ERROR_SQL_ERROR", c"An error of the database"),
+    (c"ROCPD_STATUS_ERROR_SQL_ERROR", c"A database error"),
     (
         c"ROCPD_STATUS_ERROR_SQL_INVALID_ENGINE",
-        c"There is no such database engine",
+        c"The database engine is unknown",
     ),
     (
         c"ROCPD_STATUS_ERROR_SQL_INVALID_SCHEMA_KIND",
-        c"The schema has no such part",
+        c"The schema part is unknown",
     ),
     (
         c"ROCPD_STATUS_ERROR_SQL_SCHEMA_NOT_FOUND",
-        c"The schema's file is not there",
+        c"The schema file does not exist",
     ),
     (
         c"ROCPD_STATUS_ERROR_SQL_SCHEMA_PERMISSION_DENIED",
-        c"The schema's file cannot be read",
+        c"Cannot read the schema file",
     ),
 ];
 

@@ -46,7 +46,7 @@ fn in_a_tools_initialize_function() {
     in_state("initialize", 6);
 }
 
-/// Among them are hundreds that make threads, while functions that are told of each new thread make
+/// Among them are hundreds that make threads, while functions that are notified of each new thread make
 /// more.
 #[test]
 fn forty_thousand_times_in_a_tools_initialize_function() {

@@ -129,7 +129,7 @@ fn calls(tool: Tool, round: u64) -> u32 {
                 }
             }
         };
-        // A status of the SDK, or -1 for a failure that the tool has told by itself.
+        // A status of the SDK, or -1 for a failure that the tool has reported itself.
         assert!((-1..unknown).contains(&status), "{status}");
         made.fetch_add(1, Ordering::Relaxed);
     };

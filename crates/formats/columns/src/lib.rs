@@ -1,7 +1,7 @@
 //! Parquet files, written with the encoder of arrow-rs.
 //!
 //! `midair-output` knows the contents of the tables. It is also linked into the tool of a started
-//! program, and no process of somebody else's needs a Parquet encoder. So the encoder is here, and
+//! program, and no target process needs a Parquet encoder. So the encoder is here, and
 //! the attaching side hands it over once ([`install`]).
 //!
 //! [`read`] reads such files back, for `midair show`.
@@ -29,7 +29,7 @@ pub fn install() {
     columns::install(open);
 }
 
-/// A file that has been begun.
+/// A file that has been started.
 struct File {
     writer: SerializedFileWriter<Sink>,
     fields: &'static [Field],

@@ -137,7 +137,7 @@ fn part_of_path(part: &str, depth: usize) -> Option<String> {
     ))
 }
 
-/// Returns where the group of parentheses begins that ends the text.
+/// Returns where the group of parentheses starts that ends the text.
 fn group_before(text: &str) -> Option<usize> {
     let mut groups = Vec::new();
     walk(text, |at, depth, byte| {
@@ -204,7 +204,7 @@ fn walk(text: &str, mut each: impl FnMut(usize, usize, u8) -> bool) -> Option<()
     open.is_empty().then_some(())
 }
 
-/// Returns how many more bytes the name of an operator takes that begins here. `operator()` and
+/// Returns how many more bytes the name of an operator takes that starts here. `operator()` and
 /// `operator<<` contain brackets that are not brackets of the name's structure.
 fn of_operator(bytes: &[u8]) -> usize {
     const WORD: &[u8] = b"operator";

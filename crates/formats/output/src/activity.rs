@@ -124,7 +124,7 @@ impl Activity {
         self.begin = time;
     }
 
-    /// Returns the begin of the part of a span that counts, if there is one.
+    /// Returns the start of the part of a span that counts, if there is one.
     fn counted(&self, start: u64, end: u64) -> Option<u64> {
         let from = start.max(self.begin);
         (start != 0 && from < end).then_some(from)
@@ -217,7 +217,7 @@ impl Activity {
     }
 
     /// Returns how a node spent the time between two times, `CLOCK_BOOTTIME` nanoseconds. Anything
-    /// older than the last thousands of records counts as a whole. So begin with the session, or
+    /// older than the last thousands of records counts as a whole. So start with the session, or
     /// take the difference of two results.
     pub fn shares(&self, node: u32, from: u64, to: u64) -> Shares {
         let all = to.saturating_sub(from);

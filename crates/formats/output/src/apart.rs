@@ -12,8 +12,8 @@ const LEAD: usize = 6;
 const ROUNDS: usize = 8;
 
 /// Returns each text in at most `width` characters, without control characters. A text that is too
-/// long is cut in the middle. It shows its beginning, and the place where it first differs from the
-/// others with the same beginning. Different texts stay different, unless the width leaves no room
+/// long is cut in the middle. It shows its start, and the place where it first differs from the
+/// others with the same start. Different texts stay different, unless the width leaves no room
 /// for that (under 12).
 pub fn told_apart<S: AsRef<str>>(texts: &[S], width: usize, unicode: bool) -> Vec<String> {
     let whole: Vec<Vec<char>> = texts.iter().map(|text| clean(text.as_ref())).collect();
@@ -49,7 +49,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// Returns how many characters of the beginning are always shown.
+    /// Returns how many characters of the start are always shown.
     fn head(&self) -> usize {
         self.width.saturating_mul(2) / 5
     }
@@ -107,12 +107,12 @@ impl Cut {
         }
     }
 
-    /// Returns how many characters are left behind the beginning and an ellipsis.
+    /// Returns how many characters are left behind the start and an ellipsis.
     fn room(&self) -> usize {
         self.width.saturating_sub(self.head() + self.dots())
     }
 
-    /// Shortens a text to its beginning and the surroundings of each place. The places are the same
+    /// Shortens a text to its start and the surroundings of each place. The places are the same
     /// for all texts of a group, since the same words from different places would look alike.
     /// `longest` is the length of the group's longest text.
     fn at(&self, text: &[char], places: &BTreeSet<usize>, longest: usize) -> String {
@@ -149,7 +149,7 @@ impl Cut {
     }
 }
 
-/// Returns with how many equal characters both texts begin.
+/// Returns with how many equal characters both texts start.
 fn in_common(one: &[char], other: &[char]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }

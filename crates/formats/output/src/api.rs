@@ -32,7 +32,7 @@ pub enum Shape {
     Unsigned(u8),
     /// An IEEE number of 4 or 8 bytes.
     Float(u8),
-    /// A number whose values have names. `prefix` begins the text of a value without a name.
+    /// A number whose values have names. `prefix` starts the text of a value without a name.
     Enum {
         /// "hipMemcpy".
         prefix: Text,
@@ -62,7 +62,7 @@ impl Shape {
         }
     }
 
-    /// Returns how many 8-byte words a value takes in a record. Each parameter begins a new word.
+    /// Returns how many 8-byte words a value takes in a record. Each parameter starts a new word.
     pub fn words(&self) -> usize {
         self.size().div_ceil(8) as usize
     }
@@ -73,7 +73,7 @@ impl Shape {
 pub struct Field {
     /// Its name.
     pub name: Text,
-    /// Bytes from the struct's begin.
+    /// Bytes from the struct's start.
     pub offset: u32,
     /// What it is.
     pub shape: Shape,

@@ -62,7 +62,7 @@ pub struct Coverage {
     pub bursts: u64,
     /// How long they were, in ns.
     pub recorded: u64,
-    /// How long it was from the begin of the first one's period to the end of the last one's, in ns.
+    /// How long it was from the start of the first one's period to the end of the last one's, in ns.
     pub time: u64,
     /// How long the application stood still at most while the recording was switched on and off, in ns.
     pub switched: u64,
@@ -129,7 +129,7 @@ impl Products {
 pub struct Bursts {
     open: VecDeque<Open>,
     coverage: Coverage,
-    /// When the first period began.
+    /// When the first period started.
     since: Option<u64>,
     kernels: HashMap<u64, Moments, RandomState>,
     /// Calls and time of all kernels, and the lengths of periods: sums and sums of squares.
@@ -140,7 +140,7 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Adds the record of a burst, which comes at its begin and at the end of its period.
+    /// Adds the record of a burst, which comes at its start and at the end of its period.
     pub(crate) fn add(&mut self, burst: &Burst) {
         if burst.end == 0 {
             self.open.push_back(Open {

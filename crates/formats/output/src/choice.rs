@@ -75,7 +75,7 @@ pub(crate) struct Missed {
 }
 
 impl Missed {
-    /// The most kernels that are told apart. Their ids are the target's.
+    /// The most distinct kernels. Their ids are the target's.
     const MOST: usize = 1000;
     /// The most kernels that are named.
     const NAMED: usize = 3;
@@ -107,7 +107,7 @@ impl Missed {
             of.push(format!("{more} more"));
         }
         Some(format!(
-            "no kernel is chosen by --kernel-include-regex, --kernel-exclude-regex and --kernel-iteration-range: {} left out, of {}",
+            "no kernel matches --kernel-include-regex, --kernel-exclude-regex and --kernel-iteration-range: {} excluded, of {}",
             plain::counted(self.dispatches, "dispatch is", "dispatches are"),
             of.join(", ")
         ))

@@ -67,7 +67,7 @@ pub trait Encoder {
     fn finish(self: Box<Self>, metadata: Vec<(String, String)>) -> io::Result<()>;
 }
 
-/// Begins a file with these columns.
+/// Starts a file with these columns.
 pub type Open = fn(Sink, &'static [Field]) -> io::Result<Box<dyn Encoder>>;
 
 static ENCODER: OnceLock<Open> = OnceLock::new();
@@ -77,7 +77,7 @@ pub fn install(open: Open) {
     let _ = ENCODER.set(open);
 }
 
-/// Returns the function that begins a file, if this process has an encoder.
+/// Returns the function that starts a file, if this process has an encoder.
 pub(crate) fn encoder() -> Option<Open> {
     ENCODER.get().copied()
 }

@@ -63,7 +63,7 @@ struct Rest {
     first: Kernel,
 }
 
-/// Writes the file beside its final name and then renames it. So a reader sees either the previous
+/// Writes the file next to its final name and then renames it. So a reader sees either the previous
 /// file or this one, and always a whole one.
 ///
 /// # Errors
@@ -165,7 +165,7 @@ fn write_to(out: &mut impl Write, job: &Job<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes one line: how many dispatches it stands for, begin and end of one of them, and what was
+/// Writes one line: how many dispatches it stands for, start and end of one of them, and what was
 /// counted.
 fn row(
     out: &mut impl Write,

@@ -1,7 +1,7 @@
 //! What the values of counters show besides themselves: a kernel that changed while it was counted,
 //! and values that are certainly above what they can be.
 //!
-//! A change over time says that windows of the beginning and of the end are not of the same
+//! A change over time says that windows of the start and of the end are not of the same
 //! population; the mean is still that of all dispatches. A value above its bound is shown as it is,
 //! and is never cut off.
 
@@ -27,7 +27,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Whether chance does not explain it, and it is large enough to be told of.
+    /// Whether chance does not explain it, and it is large enough to be reported.
     pub(crate) fn is_told(&self) -> bool {
         let relative = self.drift.relative();
         self.drift.is_certain && relative.is_none_or(|change| change.abs() >= LEAST_CHANGE)
@@ -186,7 +186,7 @@ fn notes(job: &Job<'_>) -> Vec<String> {
     }
     if !excesses.is_empty() {
         notes.push(format!(
-            "counters: {} values are above what they can be, so they do not count what their names say: {}",
+            "counters: {} values exceed their possible maximum, so their counters do not count what their names say: {}",
             excesses.len(),
             some_of(&excesses)
         ));

@@ -183,7 +183,7 @@ impl Counting {
             match state {
                 HELD => format!("held for {agents}"),
                 why => format!(
-                    "not held for {agents} ({why}): another profiler there may start the counters anew"
+                    "not held for {agents} ({why}): another profiler may restart the counters"
                 ),
             }
         };
@@ -212,7 +212,7 @@ impl Counting {
         let texts: Vec<String> = with_others.map(text).collect();
         (!texts.is_empty()).then(|| {
             format!(
-                "counters: other processes used the GPU when the session began or ended ({}): counters of blocks other than SQ and SPI count what they did, too",
+                "counters: other processes used the GPU at the start or end of the session ({}): counters of blocks other than SQ and SPI include their work",
                 texts.join("; ")
             )
         })
@@ -222,7 +222,7 @@ impl Counting {
     /// asked for.
     pub(crate) fn note(&self, plan: &CounterPlan) -> Option<String> {
         if let Some(failed) = &self.failed {
-            return Some(format!("counters could not be read: {failed}"));
+            return Some(format!("cannot read counters: {failed}"));
         }
         let windows = &self.windows;
         if plan.interval != 0 {
@@ -283,7 +283,7 @@ mod tests {
         };
         let note = |who: &str| {
             Some(format!(
-                "counters: other processes used the GPU when the session began or ended ({who}): counters of blocks other than SQ and SPI count what they did, too"
+                "counters: other processes used the GPU at the start or end of the session ({who}): counters of blocks other than SQ and SPI include their work"
             ))
         };
         assert_eq!(of(&[]), None);

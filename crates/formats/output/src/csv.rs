@@ -247,7 +247,7 @@ struct Csv<'a> {
     shortened: u64,
 }
 
-/// Begins the files of the records, as far as there are any, and the file of agents.
+/// Starts the files of the records, as far as there are any, and the file of agents.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let together = jobs.len() > 1;
     let with_cuda = jobs.iter().any(|job| job.index.is_cuda());

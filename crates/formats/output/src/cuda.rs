@@ -252,7 +252,7 @@ mod tests {
         ] {
             assert_eq!(names.operation(number, operation), name);
         }
-        // AMD's numbers end before ours begin.
+        // AMD's numbers end before ours start.
         assert!(names.buffer.len() <= FIRST_KIND);
         assert_eq!(
             names.operation(kind::RUNTIME_INITIALIZATION, 65),

@@ -2,7 +2,7 @@
 //! packets that they had the runtime write.
 //!
 //! A barrier has the correlation id of its call. Its record often comes before that of the call, so
-//! all barriers are read first, and then the calls, in the order in which they began: a wait waits
+//! all barriers are read first, and then the calls, in the order in which they started: a wait waits
 //! for the most recent record of its event.
 //!
 //! Before the barrier that is the event's own, a call may have the runtime write others into the
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 
-/// The most events that are told. Further ones are counted.
+/// The most events that are reported. Further ones are counted.
 const MOST_EVENTS: usize = if cfg!(test) { 16 } else { 1 << 21 };
 
 /// A record of an event or a wait for one, as it is in the results.
@@ -46,10 +46,10 @@ impl Event {
             ((barrier.start, barrier.end), None)
         } else if barrier.end != 0 {
             let remark =
-                "the device wrote no times: from when its doorbell rang to when its end was seen";
+                "the device wrote no times: the times are from its doorbell to its observed end";
             ((barrier.start, barrier.end), Some(remark))
         } else {
-            let remark = "its barrier was not seen to end: the times are those of the call";
+            let remark = "the end of its barrier was not observed: the times are the call's times";
             ((start, end), Some(remark))
         };
         Event {
@@ -103,13 +103,13 @@ pub(crate) struct Events {
     told: HashMap<u64, Event, RandomState>,
     /// Calls that HIP refused.
     failed: u64,
-    /// Calls that ran when recording began or ended.
+    /// Calls that ran when recording started or ended.
     cut: u64,
     /// Records of which no barrier was seen.
     records_without: u64,
     /// Waits of which no barrier was seen.
     waits_without: u64,
-    /// Calls that were too many to be told.
+    /// Calls that were too many to be reported.
     beyond: u64,
     unread: Option<String>,
 }
@@ -198,23 +198,23 @@ impl Events {
             ),
             (
                 self.cut,
-                "calls that record HIP events or wait for them ran when recording began, ended, or was paused: they are not in the results",
+                "calls that record HIP events or wait for them ran while recording started, ended, or was paused: they are not in the results",
             ),
             (
                 self.records_without,
-                "records of HIP events are not in the results: no barrier packet of theirs was seen",
+                "records of HIP events are not in the results: their barrier packets were not observed",
             ),
             (
                 self.waits_without,
-                "waits for HIP events are not in the results: no barrier packet of theirs was seen, as where the event had completed or the next packet waits",
+                "waits for HIP events are not in the results: their barrier packets were not observed, for example because the event had completed or the next packet waits",
             ),
             (
                 self.beyond,
-                "calls that record HIP events or wait for them are not in the results: they were too many",
+                "calls that record HIP events or wait for them are not in the results: their number exceeds a limit",
             ),
         ];
         let unread = self.unread.iter();
-        let unread = unread.map(|why| format!("HIP events could not be read: {why}"));
+        let unread = unread.map(|why| format!("cannot read HIP events: {why}"));
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
         counted
             .map(|(count, what)| format!("{count} {what}"))

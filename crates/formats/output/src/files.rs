@@ -94,7 +94,7 @@ pub struct FileSet {
     ready: Vec<Pending>,
     /// Directories that are written, and do not have their names yet.
     archives: Vec<NewArchive>,
-    /// Files of an earlier trace with this name that would be wrong beside this one.
+    /// Files of an earlier trace with this name that would be wrong alongside this one.
     outdated: Vec<Entry>,
 }
 
@@ -172,7 +172,7 @@ impl FileSet {
         Ok((files, number, prefix))
     }
 
-    /// Returns an empty set in the same place, for files that are written beside the others.
+    /// Returns an empty set in the same place, for files that are written next to the others.
     pub(crate) fn part(&self) -> FileSet {
         FileSet {
             directory: Arc::clone(&self.directory),
@@ -200,12 +200,12 @@ impl FileSet {
         self.directory.handle()
     }
 
-    /// Begins `PREFIX_suffix`.
+    /// Starts `PREFIX_suffix`.
     pub fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
         OutputFile::begin(self.entry(suffix), self.named_later, &self.temporaries)
     }
 
-    /// Returns the place of the files, for a format that begins further files later.
+    /// Returns the place of the files, for a format that starts further files later.
     pub(crate) fn folder(&self) -> Folder {
         Folder {
             directory: Arc::clone(&self.directory),
@@ -215,7 +215,7 @@ impl FileSet {
         }
     }
 
-    /// Begins `PREFIX_suffix` as an empty file that something else opens by its temporary name.
+    /// Starts `PREFIX_suffix` as an empty file that something else opens by its temporary name.
     pub fn reserve(&self, suffix: &str) -> Result<ReservedFile, WriteError> {
         let entry = self.entry(suffix);
         let mut pending = Pending::begin(entry, self.named_later, &self.temporaries)?;
@@ -296,7 +296,7 @@ impl FileSet {
     }
 }
 
-/// The place of a trace's files, for formats that do not begin all of their files at once.
+/// The place of a trace's files, for formats that do not start all of their files at once.
 #[derive(Debug)]
 pub(crate) struct Folder {
     directory: Arc<Directory>,
@@ -306,13 +306,13 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Begins `PREFIX_suffix`.
+    /// Starts `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
         let entry = Entry::new(&self.directory, format!("{}{suffix}", self.stem));
         OutputFile::begin(entry, self.named_later, &self.temporaries)
     }
 
-    /// Begins the directory `PREFIX_suffix`.
+    /// Starts the directory `PREFIX_suffix`.
     pub(crate) fn archive(&self, suffix: &str) -> Result<NewArchive, WriteError> {
         let entry = Entry::new(&self.directory, format!("{}{suffix}", self.stem));
         NewArchive::begin(entry, &self.temporaries)
@@ -332,7 +332,7 @@ impl Folder {
         })
     }
 
-    /// Begins a file with this name in a directory below, which is made if it does not exist.
+    /// Starts a file with this name in a directory below, which is made if it does not exist.
     pub(crate) fn create_below(&self, below: &Path, name: &str) -> Result<OutputFile, WriteError> {
         let made = self.directory.make_below(below);
         let directory = made.map_err(|source| WriteError::Directory {

@@ -19,9 +19,9 @@ struct Row {
     name: &'static str,
     /// The extension of its files.
     extension: &'static str,
-    /// About how long it takes for a record, beside the others.
+    /// About how long it takes for a record, alongside the others.
     cost: u32,
-    /// Begins its files.
+    /// Starts its files.
     open: for<'a> fn(&'a [Job<'a>], &FileSet) -> Opened<'a>,
 }
 

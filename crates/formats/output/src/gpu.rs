@@ -22,7 +22,7 @@ pub struct GpuMetric {
     pub unit: String,
     /// What CUPTI calls it.
     pub expression: String,
-    /// The group that it is sampled with; several groups take turns.
+    /// The group that it is sampled with; several groups are multiplexed.
     pub group: u32,
 }
 
@@ -62,7 +62,7 @@ pub struct GpuSamples {
 pub struct GpuSample<'a> {
     /// The group.
     pub group: usize,
-    /// When it began, CLOCK_BOOTTIME ns.
+    /// When it started, CLOCK_BOOTTIME ns.
     pub start: u64,
     /// When it ended.
     pub end: u64,
@@ -159,7 +159,7 @@ impl GpuSamples {
         }
     }
 
-    /// Returns for each metric the mean of its samples that began since then, and their number.
+    /// Returns for each metric the mean of its samples that started since then, and their number.
     pub fn means_since(&self, from: u64) -> Vec<(Option<f64>, u64)> {
         let mut sums = vec![(0.0, 0_u64); self.metrics.len()];
         for group in &self.groups {
@@ -178,7 +178,7 @@ impl GpuSamples {
         sums.into_iter().map(mean).collect()
     }
 
-    /// Returns how many groups take turns.
+    /// Returns the number of multiplexed groups.
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
@@ -188,7 +188,7 @@ impl GpuSamples {
         self.groups.iter().map(|group| group.times.len()).sum()
     }
 
-    /// Returns all samples, sorted by their begin.
+    /// Returns all samples, sorted by their start.
     pub fn samples(&self) -> impl Iterator<Item = GpuSample<'_>> {
         let mut at = vec![0; self.groups.len()];
         std::iter::from_fn(move || {
@@ -203,7 +203,7 @@ impl GpuSamples {
         })
     }
 
-    /// Gives the values of the metrics as they change. A value is valid from a sample's begin on.
+    /// Gives the values of the metrics as they change. A value is valid from a sample's start on.
     /// While another group has its turn, and at the end, the metric has 0.
     ///
     /// # Errors
@@ -396,7 +396,7 @@ pub(crate) fn gpu_table(samples: Option<&GpuSamples>, style: Style) -> String {
     if samples.groups() > 1 {
         let _ = writeln!(
             out,
-            "({} groups took turns, so each metric was sampled in a part of the time only)",
+            "({} groups were multiplexed: each metric was sampled only part of the time)",
             samples.groups()
         );
     }
@@ -489,7 +489,7 @@ mod tests {
         // The values do not fit the times, which are plausible.
         samples.push(0, &[(900, 950)], &[1.0]);
         samples.push(0, &[(900, 950)], &[1.0, 2.0, 3.0, 4.0]);
-        // One is earlier than what is there, and one ends before it begins.
+        // One is earlier than what is there, and one ends before it starts.
         samples.push(0, &[(1, 2), (900, 850)], &[1.0, 2.0, 3.0, 4.0]);
         assert_eq!((samples.count(), samples.left_out), (5, 2));
         // No metric belongs to the first group.
@@ -500,7 +500,7 @@ mod tests {
         assert!(gpu_table(None, Style::default()).is_empty());
         let table = gpu_table(Some(&samples), Style::default());
         assert!(
-            table.contains("took turns") && table.contains("  a  "),
+            table.contains("were multiplexed") && table.contains("  a  "),
             "{table}"
         );
     }
@@ -591,10 +591,10 @@ mod tests {
                 "  a                      3        3.00        1.00        5.00  %\n",
                 "  b                      2        8.00        7.00        9.00  %\n",
                 "  c                      2       15.00       10.00       20.00  %\n",
-                "(2 groups took turns, so each metric was sampled in a part of the time only)\n"
+                "(2 groups were multiplexed: each metric was sampled only part of the time)\n"
             )
         );
-        // With one group nothing takes turns. Names are cut where the columns end.
+        // A single group is not multiplexed. Names are cut where the columns end.
         let wanted = concat!(
             "GPU 3 NVIDIA ...   SAMPLES        MEAN       LEAST        MOST  UNIT\n",
             "  a                      3        2.50       -1.00        6.00  %\n",

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 
-/// The most launches that are told. Further ones are counted.
+/// The most launches that are reported. Further ones are counted.
 const MOST_LAUNCHES: usize = if cfg!(test) { 16 } else { 1 << 22 };
 
 /// A place that all kernels of a launch had in common.
@@ -105,11 +105,11 @@ pub(crate) struct Graphs {
     launches: HashMap<u64, Found, RandomState>,
     /// Launches that HIP refused.
     failed: u64,
-    /// Launches that ran when recording began or ended.
+    /// Launches that ran when recording started or ended.
     cut: u64,
     /// Launches of whose kernels some have no record.
     incomplete: u64,
-    /// Launches that were too many to be told.
+    /// Launches that were too many to be reported.
     beyond: u64,
     unread: Option<String>,
 }
@@ -210,11 +210,11 @@ impl Graphs {
             (call.start, call.end)
         };
         let remark = if found.kernels < call.dispatches {
-            Some("some of its kernels have no record: the times are those of the others")
+            Some("some of its kernels have no record: the times cover the others")
         } else if !is_timed {
-            Some("none of its kernels has times: the times are those of the call")
+            Some("none of its kernels has times: the times are the call's times")
         } else if found.untimed > 0 {
-            Some("some of its kernels have no times: the times are those of the others")
+            Some("some of its kernels have no times: the times cover the others")
         } else {
             None
         };
@@ -241,19 +241,19 @@ impl Graphs {
             (self.failed, "of graphs failed: they are not in the results"),
             (
                 self.cut,
-                "of graphs ran when recording began, ended, or was paused: they are not in the results, since not all of their kernels may be there",
+                "of graphs ran while recording started, ended, or was paused: they are not in the results, since some of their kernels may be missing",
             ),
             (
                 self.incomplete,
-                "of graphs have kernels without records: these are in their counts, and not in their times",
+                "of graphs have kernels without records: their counts include these, their times do not",
             ),
             (
                 self.beyond,
-                "of graphs are not in the results: they were too many",
+                "of graphs are not in the results: their number exceeds a limit",
             ),
         ];
         let unread = self.unread.iter();
-        let unread = unread.map(|why| format!("launches of graphs could not be read: {why}"));
+        let unread = unread.map(|why| format!("cannot read launches of graphs: {why}"));
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
         counted
             .map(|(count, what)| format!("{count} launches {what}"))

@@ -53,11 +53,11 @@ struct Html<'a> {
     jobs: &'a [Job<'a>],
     file: OutputFile,
     page: Page,
-    /// The number of sessions begun.
+    /// The number of sessions started.
     begun: usize,
 }
 
-/// Begins the file.
+/// Starts the file.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     Ok(Box::new(Html {
         jobs,
@@ -137,7 +137,7 @@ fn names(timeline: &Timeline) -> Vec<Value> {
         .collect()
 }
 
-/// Writes the rows with their spans, each as numbers: the begin as the distance from the begin of
+/// Writes the rows with their spans, each as numbers: the start as the distance from the start of
 /// the span before, the length, and the name. Single spans have their value behind that, merged
 /// ones their number, the sum of their times, and the longest.
 fn rows(out: &mut impl Write, clock: &Clock, page: &mut Page) -> io::Result<()> {
@@ -195,7 +195,7 @@ fn rows(out: &mut impl Write, clock: &Clock, page: &mut Page) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes the curves: begin, length and value of each step.
+/// Writes the curves: start, length and value of each step.
 fn curves(out: &mut impl Write, clock: &Clock, page: &mut Page) -> io::Result<()> {
     for (at, curve) in page.series.curves.iter_mut().enumerate() {
         curve.values.sort_by_key(|value| value.start);
@@ -224,7 +224,7 @@ fn exact(number: u64) -> u64 {
 
 /// The times of the page, all `CLOCK_BOOTTIME` nanoseconds.
 struct Clock {
-    /// The begin of the first session, from which the page counts.
+    /// The start of the first session, from which the page counts.
     zero: u64,
     /// The first and the last instant at which something is.
     begin: u64,
@@ -256,7 +256,7 @@ impl Clock {
         }
     }
 
-    /// Returns the time since the first session began.
+    /// Returns the time since the first session started.
     fn of_time(&self, time: u64) -> i64 {
         let since = i128::from(time) - i128::from(self.zero);
         since.clamp(-MOST_EXACT, MOST_EXACT) as i64

@@ -1,4 +1,4 @@
-//! What the records have told so far: what other records refer to, the numbers of streams, counts
+//! The state of the records so far: what other records refer to, the numbers of streams, counts
 //! and sums.
 //!
 //! The index is fed record by record while a session collects, and is complete when the last one
@@ -39,7 +39,7 @@ const MOST_MARKERS: usize = 1 << 16;
 const MOST_MARKER_BYTES: usize = 16 << 20;
 /// AMD's number for HIP among the runtimes (source: api/rocprofiler_sdk.json).
 const RUNTIME_HIP: u32 = 2;
-/// The beginning of the names of the kernels with which ROCclr, HIP's lower half, fills and copies.
+/// The start of the names of the kernels with which ROCclr, HIP's lower half, fills and copies.
 const ROCCLR_KERNEL: &[u8] = b"__amd_rocclr_";
 /// The name for all markers beyond the limit.
 pub(crate) const OTHER_MARKERS: &str = "(further markers)";
@@ -620,7 +620,7 @@ impl Index {
                 + counts.untimed.iter().map(|n| u128::from(*n)).sum::<u128>();
             if u128::from(moved) != seen || u128::from(counts.dispatches) != timed {
                 all.push(format!(
-                    "the books of queue {} do not balance: {moved} packets went by, {seen} are accounted for; {} dispatches, {timed} with times or a reason",
+                    "the packet counts of queue {} differ: {moved} packets passed, {seen} are accounted for; {} dispatches, {timed} with times or a reason",
                     counts.queue_id, counts.dispatches
                 ));
             }

@@ -52,7 +52,7 @@ struct Json {
     spill: Spill,
 }
 
-/// Begins the document.
+/// Starts the document.
 pub(crate) fn open<'a>(_: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let mut out = Emit::new(files.create("results.json")?);
     match begin(&mut out) {
@@ -294,7 +294,7 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -
             "att_filenames",
         ],
     )?;
-    // AMD's list begins with an empty name.
+    // AMD's list starts with an empty name.
     out.texts("code_object_snapshot_filenames", &[""])?;
     out.close_object()
 }

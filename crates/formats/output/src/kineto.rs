@@ -76,12 +76,12 @@ struct Kineto {
     folder: Folder,
     ranks: Vec<u64>,
     world: u64,
-    /// The number of sessions begun, and the files that are complete.
+    /// The number of sessions started, and the files that are complete.
     begun: usize,
     done: Vec<ReservedFile>,
 }
 
-/// Makes the writer. No file is begun yet, since each session has its own.
+/// Makes the writer. No file is started yet, since each session has its own.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let known = jobs.iter().filter_map(|job| job.trace.process.place.ranks);
     let ranks = ranks(jobs);
@@ -186,7 +186,7 @@ struct Call {
     /// The name with its quotes.
     name: Vec<u8>,
     category: &'static str,
-    /// Whether it may launch work. An arrow begins there.
+    /// Whether it may launch work. An arrow starts there.
     launches: bool,
 }
 

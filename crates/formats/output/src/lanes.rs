@@ -64,7 +64,7 @@ impl Lane {
             _ => self.spans.len(),
         };
         let before = at.checked_sub(1).and_then(|before| self.spans.get(before));
-        // A slice that begins where this one ends was written before it, so its begin would come
+        // A slice that starts where this one ends was written before it, so its start would come
         // before our end.
         if before.is_some_and(|before| before.end > start)
             || self.spans.get(at).is_some_and(|next| next.start <= end)
@@ -87,7 +87,7 @@ impl Lane {
                 start: first.start,
                 end: end.max(first.end),
             },
-            // A slice that begins at the same moment was written earlier, and would be taken for
+            // A slice that starts at the same moment was written earlier, and would be taken for
             // the outer one.
             (Some(first), Some(last)) if first.start <= start || last.end > end => return false,
             _ => Span { start, end },
@@ -139,7 +139,7 @@ mod tests {
         ];
         let wanted = [true, true, true, true, true, false, false];
         assert_eq!(taken(Rule::Nested, &slices), wanted);
-        // Both begin at the same time, and the begin of the outer one would come after that of the
+        // Both start at the same time, and the start of the outer one would come after that of the
         // inner one.
         assert_eq!(taken(Rule::Nested, &[(10, 12), (10, 20)]), [true, false]);
         assert_eq!(taken(Rule::Nested, &[(10, 10), (10, 20)]), [true, true]);
@@ -156,7 +156,7 @@ mod tests {
         for n in 0..2000 {
             assert!(lane.take(Rule::Nested, 200_000 + 10 * n, 200_005 + 10 * n));
         }
-        // It begins among spans that are only known roughly.
+        // It starts among spans that are only known roughly.
         assert!(lane.take(Rule::Nested, 200_006, 400_000));
         assert!(lane.spans.len() <= REMEMBERED);
     }

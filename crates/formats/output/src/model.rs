@@ -28,7 +28,7 @@ pub struct Cost {
 pub struct Attach {
     /// The process as the user knows it, where that is not its pid in its own namespace.
     pub pid: Option<u32>,
-    /// When it began, in local time, or empty where that is not known.
+    /// When it started, in local time, or empty where that is not known.
     pub began: String,
     /// What it cost.
     pub cost: Cost,

@@ -92,7 +92,7 @@ pub struct Keys {
     pub command: Vec<String>,
     /// Environment as `NAME=value`. Only what a key names is used; none of it is stored.
     pub environment: Vec<String>,
-    /// When collecting began, seconds since 1970, for `%launch_date%` and `%launch_time%`.
+    /// When collecting started, seconds since 1970, for `%launch_date%` and `%launch_time%`.
     pub launched: i64,
     /// How many seconds local time is ahead of UTC.
     pub utc_offset: i64,
@@ -103,15 +103,15 @@ pub struct Keys {
 pub struct OutputName {
     /// Absolute, if `cwd` is.
     pub directory: PathBuf,
-    /// May begin with directories.
+    /// May start with directories.
     pub prefix: String,
 }
 
 /// Why there is no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoName {
-    /// The directory is relative, and the current directory is gone.
-    #[error("the current directory is gone")]
+    /// The directory is relative, and the current directory no longer exists.
+    #[error("the current directory no longer exists")]
     Gone,
     /// The file's name has bytes that are not UTF-8.
     #[error("the name of the output files is not UTF-8")]
@@ -399,7 +399,7 @@ impl Keys {
         out
     }
 
-    /// Returns when collecting began, in a form for people.
+    /// Returns when collecting started, in a form for people.
     pub fn began(&self) -> String {
         match self.launched {
             0 => String::new(),
@@ -775,7 +775,7 @@ mod tests {
             keys.launch("%y %R %s %% %x %"),
             "24_10:05_1732097130_%_%x_%"
         );
-        // A minute before the next day, which has begun where local time is ahead.
+        // A minute before the next day, which has started where local time is ahead.
         let late = Keys {
             launched: 1_732_097_130 - 10 * 3600 - 5 * 60 - 30 + 23 * 3600 + 59 * 60 + 1,
             utc_offset: 60,

@@ -28,13 +28,13 @@ impl Job<'_> {
         );
         if self.index.notes_left_out > 0 {
             notes.push(format!(
-                "{} more notes were left out",
+                "{} more notes were omitted",
                 self.index.notes_left_out
             ));
         }
         if self.index.names_refused > 0 {
             notes.push(format!(
-                "{} kernels or code objects are not described: names of this process take more than {} MiB",
+                "{} kernels or code objects are not described: this process's names exceed {} MiB",
                 self.index.names_refused,
                 limits::NAMES >> 20
             ));
@@ -76,7 +76,7 @@ impl Job<'_> {
     }
 }
 
-/// Writes `notes.txt` beside the files of formats that cannot hold notes, if there are any notes.
+/// Writes `notes.txt` next to the files of formats that cannot hold notes, if there are any notes.
 pub(crate) fn write(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
     write_with(jobs, files, 0)
 }
@@ -93,7 +93,7 @@ pub(crate) fn write_with(
     };
     if shortened > 0 {
         report.push_str(&format!(
-            "csv: {shortened} rows have only the beginning of a kernel's name: such names took more than 64 MiB and 16 times the bytes of the records\n"
+            "csv: {shortened} rows have truncated kernel names: such names exceeded 64 MiB and 16 times the bytes of the records\n"
         ));
     }
     if report.is_empty() {

@@ -70,7 +70,7 @@ impl Unit {
 /// An output stream of the process that asked for the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Console {
-    /// Standard output. AMD's tool prints summaries there even when told to use the other.
+    /// Standard output. AMD's tool prints summaries there even when asked to use the other.
     #[default]
     Stdout,
     /// Standard error.

@@ -68,7 +68,7 @@ struct Otf2 {
 /// What there is besides the anchor: the directory of the events, and the definitions.
 pub(crate) const FURTHER: [&str; 2] = ["results", "results.def"];
 
-/// Begins the files.
+/// Starts the files.
 pub(crate) fn open<'a>(_jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     Ok(Box::new(Otf2 {
         directory: files.directory().to_owned(),
@@ -184,7 +184,7 @@ impl Otf2 {
 enum Row {
     /// Calls and markers of a thread.
     Thread(u32),
-    /// Ranges of the process, which need not end on the thread that began them.
+    /// Ranges of the process, which need not end on the thread that started them.
     Ranges,
     /// Records of a domain that take the same time as the calls of their threads.
     Own(u8),

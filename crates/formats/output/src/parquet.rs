@@ -2,7 +2,7 @@
 //! of thousands of processes as one table.
 //!
 //! A file is `run=RUN/host=HOST/rank=RANK/kind=KIND/PID-BEGIN.parquet`. Hive, and everything after
-//! it, names the parts of a table like that. BEGIN is the time when the recording began, in
+//! it, names the parts of a table like that. `BEGIN` is the time when the recording started, in
 //! nanoseconds since the machine's start, so that no recording replaces another. Rows are gathered
 //! in groups, and a group is written when it is full, so memory does not depend on their number.
 //! The metadata of each file says what was lost.
@@ -41,11 +41,11 @@ struct Parquet {
     done: Vec<ReservedFile>,
 }
 
-/// Makes the writer. No file is begun yet, since a table only has files in the sessions with its
+/// Makes the writer. No file is started yet, since a table only has files in the sessions with its
 /// records.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let plan = jobs.first().map(|job| job.plan);
-    // By default the name of results begins with the host's name, which these paths contain in
+    // By default the name of results starts with the host's name, which these paths contain in
     // another way.
     let named = plan.is_some_and(|plan| !plan.raw_prefix.is_empty());
     let base = plan.filter(|_| !named).map(|plan| plan.directory.clone());
@@ -56,10 +56,7 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     };
     let open = columns::encoder().ok_or_else(|| WriteError::File {
         path: PathBuf::from("*.parquet"),
-        source: io::Error::new(
-            io::ErrorKind::Unsupported,
-            "only the attaching side can write it",
-        ),
+        source: io::Error::new(io::ErrorKind::Unsupported, "only an attach can write it"),
     })?;
     Ok(Box::new(Parquet {
         folder,
@@ -135,7 +132,7 @@ struct Session<'s> {
 }
 
 impl Session<'_> {
-    /// Returns the table of a kind. The table begins with its first row.
+    /// Returns the table of a kind. The table starts with its first row.
     fn table(&mut self, kind: Kind) -> Result<&mut Table, WriteError> {
         let at = kind as usize;
         if self.tables.get(at).is_none_or(Option::is_none) {

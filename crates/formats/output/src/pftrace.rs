@@ -58,11 +58,11 @@ const MOST_OPEN: usize = 1 << 14;
 struct Pftrace<'a> {
     jobs: &'a [Job<'a>],
     file: OutputFile,
-    /// The number of sessions begun.
+    /// The number of sessions started.
     sequences: u32,
 }
 
-/// Begins the file.
+/// Starts the file.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     Ok(Box::new(Pftrace {
         jobs,
@@ -535,7 +535,7 @@ impl Scene<'_> {
             end: allocation.end,
             correlation,
         })?;
-        // Memory exists from the return of the allocating call until the begin of the releasing
+        // Memory exists from the return of the allocating call until the start of the releasing
         // one.
         let address = allocation.address;
         let released = matches!(header.operation, FREE | VMEM_FREE);

@@ -48,7 +48,7 @@ pub struct Process {
     pub ppid: u32,
     /// Command line.
     pub command: Vec<String>,
-    /// Since when the records cover what it did, CLOCK_BOOTTIME ns. That is when collecting began,
+    /// Since when the records cover what it did, CLOCK_BOOTTIME ns. That is when collecting started,
     /// unless only the latest records are kept.
     pub init_time: u64,
     /// Until when they do, CLOCK_BOOTTIME ns.

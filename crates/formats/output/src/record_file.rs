@@ -37,7 +37,7 @@ pub enum WalkError<E> {
     Visit(E),
 }
 
-/// Is told about every record when it is appended. A view of the running session is one.
+/// Is notified of every record when it is appended. A view of the running session is one.
 pub trait Observer: Send + std::fmt::Debug {
     /// Takes the next record. It may be one that is not kept because of the limit of bytes.
     fn record(&mut self, record: &Record<'_>);
@@ -96,7 +96,7 @@ fn with_late(time: Duration) -> Duration {
 /// The times of a session, in ns of the clock of its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// When it began.
+    /// When it started.
     pub begin: u64,
     /// When it ended, or the present.
     pub end: u64,
@@ -195,7 +195,7 @@ impl RecordWriter {
 
     /// Appends whole records, as the spool's reader hands them over. At the first malformed record
     /// the rest of `bytes` is counted and dropped, since nobody knows where the next record would
-    /// begin. Returns how many were kept.
+    /// start. Returns how many were kept.
     ///
     /// # Errors
     /// When the disk fails. What was appended before stays; of `bytes` nothing is kept or counted.
@@ -316,7 +316,7 @@ impl RecordWriter {
         })
     }
 
-    /// Returns the time that the records cover: what began and ended in it is here, as far as it was
+    /// Returns the time that the records cover: what started and ended in it is here, as far as it was
     /// recorded at all. It is a part of the session where only the latest records are kept, or where
     /// the limit of bytes was reached.
     pub fn covered(&self, session: Times) -> (u64, u64) {

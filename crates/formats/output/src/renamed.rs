@@ -177,11 +177,11 @@ impl Renamed {
     /// Returns what a reader has to know.
     pub(crate) fn note(&self) -> Option<String> {
         if let Some(failed) = &self.failed {
-            return Some(format!("kernels could not be renamed: {failed}"));
+            return Some(format!("cannot rename kernels: {failed}"));
         }
         (self.beyond > 0).then(|| {
             format!(
-                "kernels that were launched in {} ranges keep their names: there were too many ranges",
+                "kernels in {} ranges keep their names: there were too many ranges",
                 self.beyond
             )
         })
@@ -320,7 +320,7 @@ mod tests {
         let some = |name: &str| Some(name.to_owned());
         let note = |ranges: u32| {
             Some(format!(
-                "kernels that were launched in {ranges} ranges keep their names: there were too many ranges"
+                "kernels in {ranges} ranges keep their names: there were too many ranges"
             ))
         };
         let all = ["a", "b", "a", "c"];
@@ -376,7 +376,7 @@ mod tests {
             beyond: 3,
             ..Renamed::default()
         };
-        let wanted = "kernels could not be renamed: it is full";
+        let wanted = "cannot rename kernels: it is full";
         assert_eq!(renamed.note().as_deref(), Some(wanted));
     }
 }

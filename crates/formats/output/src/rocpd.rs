@@ -4,12 +4,12 @@
 //! the pages of the large ones are written here ([`long`]), which takes a fraction of the time. Every
 //! row that refers to another finds it there. The file grows under a temporary name without a
 //! journal. If anything fails it is removed, so there is nothing to roll back, and no second file
-//! with a name ever lies beside it. Memory is used by SQLite's page cache, by rows that are being
+//! with a name ever lies next to it. Memory is used by SQLite's page cache, by rows that are being
 //! sorted, and by what is remembered for each kind of row, which all have limits.
 //!
 //! Work without times is a row with 0 for start and end, as in the other formats, with the reason
 //! in `extdata`. Everything else that a reader must know is in `rocpd_metadata`, under tags that
-//! begin with `midair_`.
+//! start with `midair_`.
 //!
 //! Decisions: FMT-006, FMT-007, FMT-008, FMT-010 (`docs/deviations/formats.md`).
 
@@ -56,14 +56,14 @@ struct Rocpd {
     connection: Connection,
     pages: Pages,
     guids: Vec<Guid>,
-    /// The number of sessions begun.
+    /// The number of sessions started.
     sessions: usize,
 }
 
-/// Files of SQLite's own beside an earlier file of this name.
+/// Files of SQLite's own next to an earlier file of this name.
 pub(crate) const LEFT: [&str; 3] = ["results.db-journal", "results.db-wal", "results.db-shm"];
 
-/// Begins the file, with empty tables for each session.
+/// Starts the file, with empty tables for each session.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.reserve("results.db")?;
     let guids = guids(jobs);

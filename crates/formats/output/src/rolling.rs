@@ -107,7 +107,7 @@ impl Rolling {
         Ok(())
     }
 
-    /// Whether it is time to begin another file.
+    /// Whether it is time to start another file.
     fn is_due(&self, now: Instant) -> bool {
         let Some(last) = self.segments.back() else {
             return false;
@@ -125,7 +125,7 @@ impl Rolling {
             if !is_about_room(&error) {
                 return Err(error);
             }
-            // A file that has nothing yet was begun for these records alone.
+            // A file that has nothing yet was started for these records alone.
             if self.segments.iter().all(|segment| segment.len == 0) {
                 self.segments.clear();
                 self.pending.clear();
@@ -442,7 +442,7 @@ mod tests {
             }
             writer
         };
-        // All of these were written in the last moments, which were before the session's begin.
+        // All of these were written in the last moments, which were before the session's start.
         let times = |begin, end| Times { begin, end, now: 0 };
         let (file, covered) = written()
             .finish_session(times(3 * SECOND, 10 * SECOND))
@@ -477,7 +477,7 @@ mod tests {
         }
     }
 
-    /// A span that begins before a window counts in it from the window's begin on.
+    /// A span that starts before a window counts in it from the window's start on.
     #[test]
     fn a_window_has_no_activity_of_the_time_before_it() {
         let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();

@@ -47,7 +47,7 @@ pub struct Head {
     pub command: Vec<String>,
     /// Name of the machine.
     pub host: String,
-    /// When it began, in local time for people, or empty where that is not known.
+    /// When it started, in local time for people, or empty where that is not known.
     pub began: String,
     /// The duration of the session in nanoseconds.
     pub time: u64,

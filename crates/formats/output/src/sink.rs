@@ -9,7 +9,7 @@ use midair_record::event::Record;
 
 /// The writer of one format's files, for one session or for several together.
 pub(crate) trait Writer {
-    /// Begins a session. What comes before its records is written now or by the sink.
+    /// Starts a session. What comes before its records is written now or by the sink.
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError>;
 
     /// Adds the files to the set. By now all sessions have been written.
@@ -41,5 +41,5 @@ pub(crate) trait Sink {
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }
 
-/// A writer that was opened, with its files begun.
+/// A writer that was opened, with its files started.
 pub(crate) type Opened<'a> = Result<Box<dyn Writer + 'a>, WriteError>;

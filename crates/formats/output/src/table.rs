@@ -296,7 +296,7 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, in_short:
     let untimed = dispatches.saturating_sub(timed);
     if untimed > 0 {
         section.note = Some(format!(
-            "{untimed} of {dispatches} dispatches were seen without times"
+            "{untimed} of {dispatches} dispatches have no times"
         ));
     }
     section
@@ -643,7 +643,7 @@ c                  2     150 us    75.0 us   15.0%  ##
             let text = table("KERNEL", stats(&entries), style);
             (text.contains('#'), text.contains("MEAN"))
         };
-        // Without the bar a name has 20 columns beside the others, and without the mean 16.
+        // Without the bar a name has 20 columns next to the others, and without the mean 16.
         for (columns, wanted) in [
             (74, (true, true)),
             (73, (false, true)),

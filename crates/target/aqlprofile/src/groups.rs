@@ -1,4 +1,4 @@
-//! Groups of counters that take turns.
+//! Multiplexed groups of counters.
 
 use crate::maker::Maker;
 use crate::prepare::{planned, prepare};
@@ -7,7 +7,7 @@ use midair_counters::{Accumulate, Architecture, Definitions, Prepared, group, pl
 use midair_failure::Failure;
 
 /// The counter of the device's clock, which is counted in every group that has room for it. If it
-/// is too low for a window's time, another profiler has started the counters anew during the
+/// is too low for a window's time, another profiler has restarted the counters during the
 /// window.
 pub const CLOCK: &str = "GRBM_COUNT";
 

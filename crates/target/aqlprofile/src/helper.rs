@@ -48,9 +48,9 @@ impl fmt::Display for Error {
         match self {
             Error::Start(error) => write!(
                 f,
-                "the helper for AMD's packet library cannot be started: {error}"
+                "cannot start the helper for AMD's packet library: {error}"
             ),
-            Error::Missing(why) => write!(f, "AMD's packet library cannot be loaded: {why}"),
+            Error::Missing(why) => write!(f, "cannot load AMD's packet library: {why}"),
             Error::Refused { what, code } => {
                 write!(f, "AMD's packet library would not {what} ({code:#x})")
             }

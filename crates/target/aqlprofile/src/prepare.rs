@@ -94,11 +94,10 @@ pub(crate) fn planned(error: &plan::Error) -> Failure {
         plan::Error::Gpu(_) => {
             let known: Vec<&str> = Architecture::all().iter().map(|a| a.name).collect();
             Failure::new(Kind::NoCounters, error.to_string())
-                .hint(format!("counters can be had of {}", known.join(", ")))
+                .hint(format!("midair has counters of {}", known.join(", ")))
         }
-        plan::Error::TooMany { .. } => {
-            Failure::new(Kind::Usage, error.to_string()).hint("ask for fewer of that block at once")
-        }
+        plan::Error::TooMany { .. } => Failure::new(Kind::Usage, error.to_string())
+            .hint("use fewer counters of that block at once"),
         _ => Failure::new(Kind::Usage, error.to_string()),
     }
 }
@@ -108,13 +107,13 @@ pub fn failure(error: &Error) -> Failure {
     let failure = Failure::new(Kind::NoCounters, error.to_string());
     match error {
         Error::Start(_) => Failure::new(Kind::Installation, error.to_string())
-            .hint("install again; the message names the file"),
+            .hint("reinstall; the message names the file"),
         Error::Missing(_) => failure.hint(
-            "install the package hsa-amd-aqlprofile (Debian: libhsa-amd-aqlprofile64-1), or name its ROCm in ROCM_PATH",
+            "install the package hsa-amd-aqlprofile (Debian: libhsa-amd-aqlprofile64-1), or set ROCM_PATH",
         ),
         Error::Refused { .. } => failure.hint("this GPU or these counters may need another ROCm"),
         Error::Died(_) | Error::Silent(_) => {
-            failure.hint("the process was not touched; another ROCm or fewer counters may do")
+            failure.hint("try another ROCm or fewer counters; the process was not touched")
         }
         Error::Odd(_) | Error::None(_) => failure,
     }

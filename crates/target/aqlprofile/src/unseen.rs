@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// The name of the helper's file.
 const HELPER: &str = "midair-aqlprofile";
-/// The directory of our tools, which is beside our SDK library.
+/// The directory of our tools, which is next to our SDK library.
 const TOOLS: &str = "rocprofiler-sdk";
 /// The variable in which an attacher tells a process with other tools where the helper is: paths
 /// separated by colons.
@@ -59,7 +59,7 @@ struct Process {
 }
 
 impl Unseen {
-    /// Creates one without a running helper. The program is the file beside the library that
+    /// Creates one without a running helper. The program is the file next to the library that
     /// contains this code, or else the first existing one of those that [`Unseen::name`] gives.
     pub const fn new() -> Unseen {
         Unseen {
@@ -69,7 +69,7 @@ impl Unseen {
     }
 
     /// Sets where else the helper may be. The attacher passes this when it had our library loaded
-    /// from a descriptor, so that nothing is beside it.
+    /// from a descriptor, so that nothing is alongside it.
     pub fn name(&mut self, programs: Vec<PathBuf>) {
         self.named = programs;
     }
@@ -81,7 +81,7 @@ impl Unseen {
 
     fn start(&self) -> Result<Process, String> {
         if midair_secure::has_more_rights() {
-            return Err("a process with more rights than its user's starts no helper".to_owned());
+            return Err("a process with more privileges than its user starts no helper".to_owned());
         }
         let status = |of: &str| std::fs::read_to_string(format!("/proc/{of}/status"));
         let own = status("self").unwrap_or_default();
@@ -168,12 +168,18 @@ impl Process {
                 match taken {
                     Ok(Some(answer)) => return Ok(answer),
                     Ok(None) => {}
-                    Err(odd) => return Err(format!("AMD's packet library's helper said: {odd}")),
+                    Err(odd) => {
+                        return Err(format!(
+                            "AMD's packet library's helper sent an unknown answer: {odd}"
+                        ));
+                    }
                 }
             }
             total += self.more(until)?;
             if total > MOST {
-                return Err("the helper for AMD's packet library says too much".to_owned());
+                return Err(
+                    "the helper for AMD's packet library sent too long an answer".to_owned(),
+                );
             }
         }
     }
@@ -221,7 +227,7 @@ impl Process {
                 Ok(count)
             }
             Err(error) if may_go_on(&error) => Ok(0),
-            Err(_) => Err("AMD's packet library cannot be heard".to_owned()),
+            Err(_) => Err("cannot read from the helper for AMD's packet library".to_owned()),
         }
     }
 }
@@ -284,7 +290,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
     let mut ends = [0; 2];
     // SAFETY: the array has room for two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err("there are no descriptors for a pipe".to_owned());
+        return Err("cannot create a pipe: no free descriptors".to_owned());
     }
     // Descriptors 0 to 2 are replaced in the child, so the pipe must not use them.
     let moved = ends.map(|end| {
@@ -297,7 +303,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
     });
     match moved {
         [Some(read), Some(write)] => Ok((read, write)),
-        _ => Err("there are no descriptors for a pipe".to_owned()),
+        _ => Err("cannot create a pipe: no free descriptors".to_owned()),
     }
 }
 
@@ -443,7 +449,7 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Process, String> {
     // SAFETY: the descriptor is ours.
     let flags = unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     if !started || flags != 0 {
-        return Err("the helper for AMD's packet library cannot be started".to_owned());
+        return Err("cannot start the helper for AMD's packet library".to_owned());
     }
     Ok(Process {
         to,

@@ -206,7 +206,7 @@ fn what_is_wrong_with_a_question_is_said_before_the_library_is_asked() {
     );
     assert_eq!(many.kind, Kind::Usage);
     assert!(
-        many.what.contains("3 counters of GRBM, which counts 2"),
+        many.what.contains("3 counters of GRBM, which has 2"),
         "{many}"
     );
     let gpu = ask("gfx803", &["SQ_WAVES"]);

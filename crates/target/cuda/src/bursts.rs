@@ -37,16 +37,16 @@ pub(crate) struct Bursting {
     bursts: Bursts,
     /// Records before this burst.
     records: u64,
-    /// Whether a burst has begun.
+    /// Whether a burst has started.
     has_begun: bool,
-    /// Whether no further burst may begin.
+    /// Whether no further burst may start.
     is_over: bool,
     /// Whether another profiler has come.
     taken: bool,
 }
 
 impl Bursting {
-    /// Begins with the time before the first burst: CUPTI is not used yet.
+    /// Starts with the time before the first burst: CUPTI is not used yet.
     pub(crate) fn new(plan: Plan, percent: u32, sink: Sink) -> Bursting {
         let time = now();
         let seed = time ^ u64::from(std::process::id()) << 40;
@@ -128,8 +128,8 @@ impl Bursting {
         {
             self.is_over = true;
             self.session.sink().note(&format!(
-                "this was the last burst, since CUPTI could not be taken out of the process after it ({why}), and to switch it off and on again \
-                 there may end the process: nothing that came later was recorded"
+                "this was the last burst, since CUPTI could not be removed from the process after it ({why}), and disabling and enabling \
+                 it again may crash the process: later work was not recorded"
             ));
         }
     }

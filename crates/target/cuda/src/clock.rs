@@ -7,7 +7,7 @@
 //! takes its times from at that moment; and a time that makes no sense on that clock is tried on the
 //! others, since a record may be older than the change.
 //!
-//! Readings are made at the begin of a session, at each flush, and at the end.
+//! Readings are made at the start of a session, at each flush, and at the end.
 //!
 //! Decisions: CUDA-016 (`docs/deviations/cuda.md`).
 

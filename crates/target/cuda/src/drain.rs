@@ -20,9 +20,9 @@ use std::ffi::CStr;
 
 /// Node of the host: the first CPU.
 const HOST: u32 = 0;
-/// Correlation ids of marks and ranges begin here; CUPTI's own ids have 32 bits.
+/// Correlation ids of marks and ranges start here; CUPTI's own ids have 32 bits.
 const MARKER_IDS: u64 = 1 << 32;
-/// Ids of one burst and of the next are this far apart: CUPTI may count anew after it was finalized.
+/// Ids of one burst and of the next are this far apart: CUPTI may restart its count after it was finalized.
 const BURST_IDS: u64 = 1 << 33;
 
 /// State of the conversion in a session.
@@ -538,29 +538,29 @@ impl Drain {
             (
                 self.markers.unmatched_ends,
                 match self.bursts {
-                    0 => "NVTX ranges ended that had begun before the attach",
-                    _ => "NVTX ranges ended in a burst that had begun before it",
+                    0 => "NVTX ranges ended that had started before the attach",
+                    _ => "NVTX ranges ended in a burst that had started before it",
                 },
             ),
             (
                 self.markers.too_many,
-                "NVTX ranges were open at one time beyond those that fit",
+                "NVTX ranges exceeded the limit of open ranges",
             ),
             (
                 self.others,
-                "records of CUPTI's are of kinds that were not asked for",
+                "CUPTI records have kinds that were not requested",
             ),
             (
                 self.cut,
-                "names of kernels are too long for a record, and are recorded cut, with … and a number that tells them apart",
+                "kernel names are too long for a record, and are truncated, with … and a distinguishing number",
             ),
             (
                 self.clock.steps().into(),
-                "times the wall clock was set, from which CUPTI takes its times: times around that moment may be wrong",
+                "times the wall clock was set, which CUPTI uses: times around that moment may be wrong",
             ),
             (
                 self.clock.foreign,
-                "times of CUPTI lie on no known clock: such kernels, copies and fills have no times, and other records are lost",
+                "times of CUPTI match no known clock: such kernels, copies and fills have no times, and other records are lost",
             ),
         ];
         for (count, text) in notes {

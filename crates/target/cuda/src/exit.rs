@@ -33,7 +33,7 @@ pub fn register() {
     unsafe { libc::atexit(at_exit) };
 }
 
-/// Marks the begin or the end of a session.
+/// Marks the start or the end of a session.
 pub fn set_serving(on: bool) {
     if on {
         HOME.store(std::process::id(), SeqCst);

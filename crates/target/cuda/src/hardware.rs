@@ -1,7 +1,7 @@
 //! Kernels timed by the GPU's own hardware, where the user asks for it (`--cuda-hw-trace`).
 //!
-//! NVIDIA's GPUs from Blackwell on note by themselves when a kernel begins and ends (HES). CUPTI
-//! uses that if it is told so while the process has no context, and does not give it up again as
+//! NVIDIA's GPUs from Blackwell on note by themselves when a kernel starts and ends (HES). CUPTI
+//! uses that if it is asked while the process has no context, and does not give it up again as
 //! long as it is in the process (CUDA-039). So nobody gets it unasked, and CUPTI then stays.
 
 use crate::cupti::{Cupti, Driver, Status};
@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::SeqCst;
 const HANDLER: &[u8] = b"cuda-EvtHandlr";
 
 /// What is noted where recording is in bursts.
-pub const NOT_IN_BURSTS: &str = "kernels are timed as usual, not by the GPU's own hardware (--cuda-hw-trace): after each burst CUPTI is taken out of the \
-                                 process, which that would forbid (--max-overhead)";
+pub const NOT_IN_BURSTS: &str = "kernels are timed as usual, not by GPU hardware (--cuda-hw-trace): with --max-overhead, midair removes \
+                                 CUPTI after each burst, which hardware timing forbids";
 
 /// Whether a session of ours has switched it on in this process.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -24,7 +24,8 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// what the session's notes say of it. CUPTI is in use already, and no kind is enabled yet.
 pub fn switch_on(cupti: &Cupti, driver: &Driver, wanted: bool) -> Option<String> {
     if ON.load(SeqCst) {
-        let text = "kernels are timed by the GPU's own hardware, which an earlier session switched on (--cuda-hw-trace)";
+        let text =
+            "kernels are timed by GPU hardware, which an earlier session enabled (--cuda-hw-trace)";
         return Some(text.to_owned());
     }
     if !wanted {
@@ -34,13 +35,12 @@ pub fn switch_on(cupti: &Cupti, driver: &Driver, wanted: bool) -> Option<String>
         Ok(()) => {
             ON.store(true, SeqCst);
             KEEP_LOADED.store(true, SeqCst);
-            "kernels are timed by the GPU's own hardware (--cuda-hw-trace); CUPTI cannot switch that off again, so it stays in this \
-             process"
+            "kernels are timed by GPU hardware (--cuda-hw-trace); CUPTI cannot disable that, so it stays on in this process"
                 .to_owned()
         }
-        Err(why) => format!(
-            "kernels are timed as usual, not by the GPU's own hardware (--cuda-hw-trace): {why}"
-        ),
+        Err(why) => {
+            format!("kernels are timed as usual, not by GPU hardware (--cuda-hw-trace): {why}")
+        }
     })
 }
 
@@ -57,12 +57,12 @@ fn ask(cupti: &Cupti, driver: &Driver) -> Result<(), String> {
     }
     // What CUPTI does with a later request is not described, so it gets none.
     if driver.has_primary_context() || has_handler() {
-        let why = "the process has a CUDA context already, and CUPTI can switch it on only before";
+        let why = "the process already has a CUDA context, and CUPTI can enable it only before";
         return Err(why.to_owned());
     }
     cupti.enable_hw_trace().map_err(|why| match why {
         Status(result::ERROR_NOT_SUPPORTED) => {
-            format!("the GPU, or the way it is set up, does not have it ({why})")
+            format!("the GPU or its configuration does not support it ({why})")
         }
         _ => format!("CUPTI says {why}"),
     })

@@ -1,4 +1,4 @@
-//! NVTX ranges: CUPTI delivers a begin and an end, and midair writes one record for both.
+//! NVTX ranges: CUPTI delivers a start and an end, and midair writes one record for both.
 //!
 //! A pushed range has the id 0 in both records, and ends when its thread next pops in the same
 //! domain. A started range has an id of its own (seen with CUPTI 13.0; docs/sources.md#nvtx).
@@ -24,7 +24,7 @@ pub mod operation {
 /// A marker record as CUPTI delivers it.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
-    /// Mark, begin or end.
+    /// Mark, start or end.
     pub kind: EventKind,
     /// CLOCK_BOOTTIME, ns.
     pub time: u64,
@@ -43,7 +43,7 @@ pub struct Event<'a> {
 pub enum EventKind {
     /// A mark.
     Mark,
-    /// The begin of a range.
+    /// The start of a range.
     Begin,
     /// Its end.
     End,
@@ -54,13 +54,13 @@ pub enum EventKind {
 pub struct Range {
     /// A number of [`operation`].
     pub operation: u32,
-    /// Begin, ns.
+    /// Start, ns.
     pub start: u64,
     /// End, ns.
     pub end: u64,
     /// Id; 0 for a pushed range.
     pub id: u32,
-    /// Id of the thread that began it.
+    /// Id of the thread that started it.
     pub tid: u32,
     /// `domain:message`, or the message alone.
     pub text: Vec<u8>,
@@ -74,7 +74,7 @@ pub struct Markers {
     /// By id.
     started: HashMap<u32, Range>,
     open: usize,
-    /// The number of ends whose begin was before the session.
+    /// The number of ends whose start was before the session.
     pub unmatched_ends: u64,
     /// The number of ranges beyond the maximum.
     pub too_many: u64,

@@ -91,24 +91,24 @@ impl Nvtx {
         }
     }
 
-    /// A note for the user at the begin, if there is anything to say.
+    /// A note for the user at the start, if there is anything to say.
     pub fn note(&self) -> Option<String> {
         const AT_START: &str =
             "only of a process that was started with NVTX_INJECTION64_PATH naming its libcupti.so";
         if !self.supported {
             return Some(format!(
-                "ranges of NVTX are seen {AT_START}: this CUPTI offers no other interface for them"
+                "NVTX ranges are recorded {AT_START}: this CUPTI has no other interface for them"
             ));
         }
         if self.foreign > 0 {
             return Some(format!(
-                "ranges of NVTX go to another tool in {} libraries, and are not seen here",
+                "NVTX ranges of {} libraries go to another tool, and are not recorded",
                 self.foreign
             ));
         }
         (self.hooked.is_empty() && self.filled == 0).then(|| {
             format!(
-                "no library of this process has a table of NVTX that midair knows: ranges are seen {AT_START}"
+                "no library of this process has an NVTX table that midair knows: ranges are recorded {AT_START}"
             )
         })
     }
@@ -117,7 +117,7 @@ impl Nvtx {
     /// dropped.
     pub fn last_note(&self) -> Option<&'static str> {
         (!self.hooked.is_empty() && !functions::is_filled()).then_some(
-            "CUPTI did not take part in NVTX: ranges of libraries that had made their first call before the attach are missing",
+            "CUPTI did not join NVTX: ranges of libraries that made their first call before the attach are missing",
         )
     }
 

@@ -319,7 +319,7 @@ impl Pool {
         self.base.store(0, Release);
     }
 
-    /// Counts since the session began: requests that found no buffer, returned buffers of another
+    /// Counts since the session started: requests that found no buffer, returned buffers of another
     /// profiler, and such buffers beyond those that could be noted.
     pub fn counts(&self) -> (u64, usize, usize) {
         let foreign = self.foreign.load(Relaxed);

@@ -57,7 +57,7 @@ pub(crate) const OWN_CALL: u32 = 719;
 /// that time, even if the process is killed. CUPTI is not flushed while buffers fill by themselves,
 /// since launches wait for CUPTI's locks during a flush.
 const FLUSH_AFTER: u64 = 100_000_000;
-/// CUPTI is flushed at least this often, in ns, since a thread that does little may run beside one
+/// CUPTI is flushed at least this often, in ns, since a thread that does little may run alongside one
 /// whose buffers fill.
 const FLUSH_EVERY: u64 = 1_000_000_000;
 /// How many bytes of buffers are read in one round: between rounds the worker thread shows that it
@@ -92,7 +92,7 @@ pub struct Session {
     flushed_at: u64,
     /// When the last buffer was returned.
     came_at: u64,
-    /// Whether CUPTI was told to use system thread ids.
+    /// Whether CUPTI was asked to use system thread ids.
     system_ids: bool,
     counts: Counts,
     /// The last error of CUPTI that was noted.
@@ -341,7 +341,7 @@ impl Session {
     /// CUPTI forgets single calls when their kind is disabled. But if a kind of calls is disabled
     /// while single calls of the driver are left out, CUPTI 13.0 may take a thread for being inside
     /// a call from then on: all later calls of that thread have one correlation id, in every
-    /// profiler, and PyTorch's fails. Without midair, beside PyTorch's graphs on an H100, this
+    /// profiler, and PyTorch's fails. Without midair, alongside PyTorch's graphs on an H100, this
     /// happened within 10,000 times on and off in each of five processes. With the calls switched
     /// on first, it did not happen in 300,000 (docs/sources.md#cupti).
     fn take_calls_in(&mut self) {
@@ -561,7 +561,7 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
         functions.set_attribute as usize,
         functions.finalize as usize,
     ];
-    // PyTorch's profiler begins its second and later runs with its clock.
+    // PyTorch's profiler starts its second and later runs with its clock.
     entries.extend(functions.register_timestamp_callback.map(|it| it as usize));
     let others = [
         c"cuptiEnableCallback",
@@ -592,7 +592,7 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
 /// harmless. While eight threads launched kernels, it hung the process about every fiftieth time as
 /// CUPTI's first use (CUPTI's lock and the driver's are taken in both orders), and crashed it where
 /// CUPTI was in use before (H200, CUPTI 13.0; docs/sources.md#cupti). So it is not asked if we
-/// loaded CUPTI, either: another profiler that began between two sessions, and records, is then not
+/// loaded CUPTI, either: another profiler that started between two sessions, and records, is then not
 /// noticed.
 ///
 /// After a burst CUPTI is `finalized`, and whoever uses it came since. That one goes first.

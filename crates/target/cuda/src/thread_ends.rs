@@ -47,7 +47,7 @@ struct Key {
 struct Gate {
     /// The row in the table.
     key: AtomicUsize,
-    /// Its sequence number when the watch began.
+    /// Its sequence number when the watch started.
     sequence: AtomicUsize,
     /// The address of CUPTI's destructor; 0 before the first use.
     original: AtomicUsize,
@@ -100,7 +100,8 @@ impl ThreadEnds {
     /// # Errors
     /// As [`ThreadEnds::watch`]; the gates so far stay.
     pub fn watch_more(&mut self, function: usize) -> Result<(), &'static str> {
-        let keys = keys().ok_or("the C library does not show its table of thread-specific keys")?;
+        let keys =
+            keys().ok_or("the C library does not expose its table of thread-specific keys")?;
         let code = Segment::of(function);
         let code = code.start..code.start + code.bytes;
         PROCESS.store(std::process::id(), SeqCst);
@@ -116,7 +117,7 @@ impl ThreadEnds {
                 continue;
             }
             if self.gates.len() == MOST_KEYS {
-                return Err("CUPTI has more keys for threads than are known");
+                return Err("CUPTI has more thread-specific keys than midair knows");
             }
             let number = NEXT.fetch_add(1, SeqCst) % GATES;
             let (Some(gate), Some(function)) = (TABLE.get(number), FUNCTIONS.get(number)) else {
@@ -146,7 +147,7 @@ impl ThreadEnds {
         let end = Instant::now() + LEAVE_LIMIT;
         while INSIDE.load(SeqCst) > 0 {
             if Instant::now() >= end {
-                return Err("a thread took too long to end");
+                return Err("a thread took too long to exit");
             }
             std::thread::sleep(Duration::from_micros(20));
         }
@@ -269,7 +270,7 @@ unsafe fn pass(gate: &Gate, data: *mut c_void) {
     }
     let key = keys().and_then(|keys| keys.get(gate.key.load(SeqCst)));
     if key.is_some_and(|key| key.sequence.load(SeqCst) == gate.sequence.load(SeqCst)) {
-        // SAFETY: as above. The key exists, and no teardown begins while this thread counts.
+        // SAFETY: as above. The key exists, and no teardown starts while this thread counts.
         unsafe { call(gate, data) };
     }
     INSIDE.fetch_sub(1, SeqCst);

@@ -1,7 +1,7 @@
-//! Gives way to another profiler: its first call into the CUPTI that we use waits until we have
+//! Yields to another profiler: its first call into the CUPTI that we use waits until we have
 //! left CUPTI.
 //!
-//! During a session, the entry points of a few functions of CUPTI begin with a jump to our code.
+//! During a session, the entry points of a few functions of CUPTI start with a jump to our code.
 //! They are the functions by which a profiler subscribes or registers buffers. A thread that calls
 //! one of them waits while the worker thread flushes, disables and finalizes CUPTI. Then the entry
 //! point is restored, and the call continues there as if we had never been there. The application's
@@ -93,14 +93,14 @@ impl Watch {
         for (index, (entry, address)) in ENTRIES.iter().zip(functions).enumerate() {
             if !address.is_multiple_of(8) {
                 return Err(format!(
-                    "a function of CUPTI's begins at {address:#x}, which is no multiple of 8"
+                    "a CUPTI function starts at {address:#x}, which is not a multiple of 8"
                 ));
             }
             let stub = trampoline::stub(*address, index)?;
             // SAFETY: the caller promises a mapped function, so its first bytes can be read.
             let before = unsafe { word(*address).load(Acquire) };
             let ours = arch::jump(*address, stub, before)
-                .ok_or("a page of ours is too far from CUPTI's code")?;
+                .ok_or("midair's page is too far from CUPTI's code")?;
             let code = Segment::of(*address);
             entry.code.0.store(code.start, Relaxed);
             entry.code.1.store(code.bytes, Relaxed);
@@ -151,7 +151,7 @@ pub fn reset_after_fork() {
 /// runs when a watched function is called, on the calling thread.
 #[cfg_attr(
     not(target_arch = "x86_64"),
-    expect(dead_code, reason = "no function can be watched there")
+    expect(dead_code, reason = "midair cannot watch functions there")
 )]
 extern "C" fn wait_for_session(index: u32) -> usize {
     let Some(entry) = ENTRIES.get(index as usize) else {
@@ -238,7 +238,7 @@ unsafe fn replace(
             }
             if !code.writable(true) {
                 let why = std::io::Error::last_os_error();
-                result = Err(format!("CUPTI's code cannot be made writable: {why}"));
+                result = Err(format!("cannot make CUPTI's code writable: {why}"));
                 break;
             }
             writable = Some(code);

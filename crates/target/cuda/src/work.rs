@@ -50,7 +50,7 @@ enum Stage {
     Over,
 }
 
-/// What is to begin as soon as CUDA is initialised.
+/// What is to start as soon as CUDA is initialised.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) area: Area,
@@ -150,7 +150,7 @@ impl Work for Worker {
                 guarded(|| bursts.finish(deadline, quick, &detached)).unwrap_or(0)
             }
             Stage::Waiting(_) => {
-                let text = "the process had not initialised CUDA: nothing was there to record";
+                let text = "the process had not initialized CUDA: there was nothing to record";
                 self.notes.push(text.to_owned());
                 outcome::NO_TABLES
             }
@@ -189,12 +189,12 @@ impl Worker {
         .any(|setting| settings.is_on(setting));
         if settings.text(COLLECTION_PERIOD).is_some() {
             self.notes.push(
-                "collection periods have no effect in a CUDA process: everything is recorded"
+                "--collection-period has no effect in a CUDA process: everything is recorded"
                     .to_owned(),
             );
         }
         let driver =
-            Driver::open().ok_or_else(|| "the process has no libcuda.so.1 any more".to_owned())?;
+            Driver::open().ok_or_else(|| "the process no longer has libcuda.so.1".to_owned())?;
         let process = Process::own(midair_secure::has_more_rights());
         if let Some(text) = other_profiler(&process) {
             return Err(Refused {
@@ -219,7 +219,8 @@ impl Worker {
         };
         if selects {
             self.notes.push(
-                "regions cannot be selected in a CUDA process: everything is recorded".to_owned(),
+                "--selected-regions has no effect in a CUDA process: everything is recorded"
+                    .to_owned(),
             );
         }
         exit::set_serving(true);
@@ -297,7 +298,7 @@ fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
 }
 
 fn internal_error() -> Refused {
-    "an error of midair's own, in the target; please report it"
+    "an internal error of midair in the target; please report it"
         .to_owned()
         .into()
 }

@@ -25,12 +25,10 @@ const MACHINE: u16 = if cfg!(target_arch = "aarch64") {
 /// Checks that a file is a complete shared library for this machine.
 ///
 /// # Errors
-/// What is wrong with it, as the rest of a sentence that begins with its path.
+/// What is wrong with it, as the rest of a sentence that starts with its path.
 pub fn check(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
-        return Err(String::from(
-            "is not an absolute path of the target's files",
-        ));
+        return Err(String::from("is not an absolute path in the target"));
     }
     // Checked before the file is opened: opening a pipe would block until it has a writer.
     let kind = std::fs::metadata(path).map_err(|error| cannot(&error))?;
@@ -51,12 +49,14 @@ pub fn check(path: &str) -> Result<(), String> {
             loads += 1;
             let end = number::<8>(&segment, 8).checked_add(number::<8>(&segment, 32));
             if end.is_none_or(|end| end > length) {
-                return Err(String::from("is cut off: it ends before its last segment"));
+                return Err(String::from(
+                    "is truncated: it ends before its last segment",
+                ));
             }
         }
     }
     if loads == 0 {
-        return Err(String::from("has nothing to load"));
+        return Err(String::from("has no loadable segments"));
     }
     Ok(())
 }
@@ -99,15 +99,15 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
 fn read(file: &File, into: &mut [u8], at: u64) -> Result<(), String> {
     file.read_exact_at(into, at)
         .map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => String::from("is cut off, or no library"),
+            ErrorKind::UnexpectedEof => String::from("is truncated, or not a library"),
             _ => cannot(&error),
         })
 }
 
 fn cannot(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::NotFound => String::from("there is no such file for the target"),
-        _ => format!("the target cannot read it ({error})"),
+        ErrorKind::NotFound => String::from("does not exist in the target"),
+        _ => format!("is not readable in the target ({error})"),
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
         assert!(
             check("/nowhere/libcupti.so.12")
                 .unwrap_err()
-                .contains("no such file")
+                .contains("does not exist")
         );
         assert!(check("/tmp").unwrap_err().contains("not a file"));
         assert!(check("libcupti.so.12").unwrap_err().contains("absolute"));

@@ -1,4 +1,4 @@
-//! What can be told about CUPTI and a CUDA process without loading anything: where a CUPTI may be
+//! What is known about CUPTI and a CUDA process without loading anything: where a CUPTI may be
 //! found, whether a file is a complete library, and which other profiler the process was started
 //! with.
 //!

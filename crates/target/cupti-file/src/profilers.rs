@@ -22,14 +22,16 @@ pub fn other_profiler(process: &Process) -> Option<String> {
             .iter()
             .find(|(prefix, _)| name.starts_with(prefix))
         {
-            return Some(format!("{whose} has this process: {path} is loaded in it"));
+            return Some(format!(
+                "{whose} profiles this process: {path} is loaded in it"
+            ));
         }
     }
     let (name, path) = VARIABLES
         .iter()
         .find_map(|name| Some((name, process.variable(name)?)))?;
     Some(format!(
-        "the process was started with {name}={path}: a profiler is loaded with CUDA"
+        "the process was started with {name}={path}: CUDA loads that profiler"
     ))
 }
 
@@ -62,7 +64,7 @@ mod tests {
         assert!(
             other_profiler(&process)
                 .unwrap()
-                .starts_with("Nsight Systems has this process")
+                .starts_with("Nsight Systems profiles this process")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The beginning of a session: a connection, the attacher's offer, and the reply.
+//! The start of a session: a connection, the attacher's offer, and the reply.
 
 use crate::{Sent, VerifiedFd};
 use midair_record::boot::{BootBlock, mailbox, step};
@@ -20,7 +20,7 @@ pub(crate) unsafe fn take_handed(boot: *mut BootBlock) -> RawFd {
 }
 
 /// Closes the connection that the process's listener handed over. Either the process is taken
-/// (`refused` is then the error that the attacher is told), or an attacher that traces was faster.
+/// (`refused` is then the error that the attacher receives), or an attacher that traces was faster.
 ///
 /// # Safety
 /// As [`take_handed`].

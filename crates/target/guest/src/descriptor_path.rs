@@ -42,7 +42,7 @@ fn used() -> Vec<RawFd> {
 }
 
 /// Duplicates `fd` to a number by which no library has been loaded so far. The engine counts down
-/// from the limit (or from 1023). This function begins half way up, so that the two do not meet
+/// from the limit (or from 1023). This function starts half way up, so that the two do not meet
 /// soon. It tries all other numbers before it gives up.
 ///
 /// # Errors

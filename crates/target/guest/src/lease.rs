@@ -18,7 +18,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Begins a lease. `heard` is the current value of the counter, and `time` the current time in
+    /// Starts a lease. `heard` is the current value of the counter, and `time` the current time in
     /// ns.
     pub(crate) fn new(heard: u64, time: u64, lease_ms: u32) -> Lease {
         Lease {

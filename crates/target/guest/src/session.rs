@@ -6,7 +6,7 @@ use crate::{BUSY_TICK, IDLE_TICK, Work, now, wait_on};
 use midair_record::spool::{Area, command, outcome, state};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Runs the session that an attacher offers, from beginning to end.
+/// Runs the session that an attacher offers, from start to end.
 pub(crate) fn run(work: &mut dyn Work, session: Session) {
     let len = session.sent.offer.spool_size as usize;
     // SAFETY: this makes a new shared mapping of a descriptor that was sent to us, at an address of

@@ -56,12 +56,12 @@ pub trait Work {
     /// Called once, when the thread is running and this copy of the library has claimed the
     /// process.
     fn entered(&mut self);
-    /// Begins a session whose records go to `area`.
+    /// Starts a session whose records go to `area`.
     ///
     /// # Errors
     /// The reason for the refusal. [`Work::give_up`] is called then.
     fn set_up(&mut self, area: Area, sent: Sent) -> Result<(), Refused>;
-    /// Undoes what a failed set-up had begun.
+    /// Undoes what a failed set-up had started.
     fn give_up(&mut self);
     /// Runs a round. Returns whether the next one should follow soon ([`crate::BUSY_TICK`]).
     fn tick(&mut self) -> bool;
@@ -78,7 +78,7 @@ pub trait Work {
     fn last_words(&mut self) -> String {
         String::new()
     }
-    /// Called when the session is over, whether it began or not. Returns true if a thread may still
+    /// Called when the session is over, whether it started or not. Returns true if a thread may still
     /// write into the spool, which then stays mapped.
     fn end(&mut self) -> bool;
 }

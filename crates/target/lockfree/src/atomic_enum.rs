@@ -16,7 +16,7 @@ pub trait WordEnum: Copy + Eq + Debug + Send + Sync + 'static {
 /// Defines a fieldless enum that an [`AtomicEnum`] can contain.
 ///
 /// The variant after `else` stands for words that no variant has. Such words are never stored by an
-/// `AtomicEnum`; they can only come from memory that somebody else has written to.
+/// `AtomicEnum`; they can only come from memory that other code has written to.
 ///
 /// ```
 /// midair_lockfree::word_enum! {

@@ -63,7 +63,7 @@ impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
         let claimed = self
             .probe(first, most)
             .find_map(|(index, slot)| Some((index, slot.claim()?)))?;
-        // The mark is raised before the entry is published, so that a scan that begins later covers
+        // The mark is raised before the entry is published, so that a scan that starts later covers
         // the entry. Where the mark is high enough already, whoever sees the published entry sees
         // that mark, too.
         if self.high.load(Relaxed) <= claimed.0 {
@@ -107,7 +107,7 @@ impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
 }
 
 impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
-    /// Returns where the search for `key` begins: a multiplicative hash, of which the high bits are
+    /// Returns where the search for `key` starts: a multiplicative hash, of which the high bits are
     /// used.
     #[inline]
     pub fn home(key: u64) -> usize {

@@ -36,7 +36,7 @@ pub(crate) struct Credentials {
 }
 
 /// The properties of a peer that must not change from its request until it is admitted. A process
-/// that took over the peer's number began later. A process that executed a program with other
+/// that took over the peer's number started later. A process that executed a program with other
 /// rights has other ids or capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {

@@ -42,7 +42,7 @@ fn set_loaded_tool(tool: &CStr) {
     }
 }
 
-/// Returns the tool when none is named: ours, if it is beside this library, otherwise AMD's name
+/// Returns the tool when none is named: ours, if it is next to this library, otherwise AMD's name
 /// for it, which the loader resolves.
 fn default_tool() -> CString {
     library::own_directory()

@@ -1,4 +1,4 @@
-//! Reads from addresses that somebody else passes. An injector's address may be wrong, and that
+//! Reads from addresses from another party. An injector's address may be wrong, and that
 //! must not end the process.
 
 use crate::code::Code;
@@ -101,7 +101,7 @@ mod tests {
             bytes[start + length] = b'x';
             got.map(|text| text.count_bytes())
         };
-        // A text at the beginning of a page is read in whole pages, others are not.
+        // A text at the start of a page is read in whole pages, others are not.
         for start in [0, 1, PAGE / 2] {
             assert_eq!(read(start, MAX_TEXT), Ok(MAX_TEXT), "{start}");
             for length in [MAX_TEXT + 1, MAX_TEXT + PAGE] {

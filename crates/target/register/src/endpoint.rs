@@ -84,7 +84,7 @@ pub(crate) fn remember(slot: usize, fd: RawFd) {
     }
 }
 
-/// Notes that the connection at this position is closed, or belongs to somebody else, from now on.
+/// Notes that the connection at this position is closed, or belongs to another owner, from now on.
 pub(crate) fn forget(slot: usize) {
     if let Some(open) = CONNECTIONS.get(slot) {
         open.fd.store(-1, Ordering::Release);

@@ -125,7 +125,7 @@ fn accept(result: c_int, what: &str) {
     } else {
         say(
             Level::Warning,
-            &format!("{what} returned {result}; attaching goes on without AMD's attach helper"),
+            &format!("{what} returned {result}; the attach continues without AMD's attach helper"),
         );
     }
 }

@@ -1,6 +1,6 @@
 //! The argument of the iteration callback, with additional fields for our own SDK.
 //!
-//! The ABI's struct begins with its size so that it can grow. Ours has grown: after AMD's 32 bytes
+//! The ABI's struct starts with its size so that it can grow. Ours has grown: after AMD's 32 bytes
 //! follow a magic number, the table addresses and the handle. A caller that knows only AMD's fields
 //! never reads those. Our SDK checks `size` and `magic`, and thus gets the live tables without an
 //! additional exported symbol, a hand-over or an environment variable.

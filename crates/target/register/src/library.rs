@@ -162,8 +162,8 @@ fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// Returns where a library with this stem may be. That is beside us, under any of the names that it
-/// is installed under. Only when nothing of the same release (`companion`) is beside us, it is
+/// Returns where a library with this stem may be. That is next to us, under any of the names that it
+/// is installed under. Only when nothing of the same release (`companion`) is next to us, it is
 /// wherever the loader finds it.
 pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
     candidates_for(own_directory().as_deref(), stem, companion)

@@ -129,7 +129,7 @@ fn wait_until_ready() {
 }
 
 /// Whether a thread of this process waits for nothing but a processor or a page of a file. A thread
-/// that has not begun (0) cannot wait for a lock.
+/// that has not started (0) cannot wait for a lock.
 fn is_runnable(tid: c_int) -> bool {
     tid == 0 || matches!(crate::procfs::state(tid), Some(b'R' | b'D'))
 }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// A program goes on when its listener is ready, however late the thread gets a processor. It
-    /// is not held up by a thread that waits for a lock that the program may hold.
+    /// is not blocked by a thread that waits for a lock that the program may hold.
     #[test]
     fn a_listener_is_waited_for_unless_it_is_blocked() {
         READY.store(false, Ordering::Release);
@@ -315,7 +315,7 @@ mod tests {
             assert!(best < MAX_DELAY + Duration::from_millis(u64::from(LOOKS) / 2));
             drop(held);
         });
-        // Nor is a program held up forever by a thread that gets no processor at all.
+        // Nor is a program blocked forever by a thread that gets no processor at all.
         TID.store(0, Ordering::Release);
         let began = Instant::now();
         wait_until_ready();

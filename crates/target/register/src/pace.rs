@@ -49,7 +49,7 @@ mod tests {
     fn so_many_in_a_time_and_no_more() {
         let (start, mut pace) = (Instant::now(), Pace::default());
         let (mut now, mut accepted) = (start, 0_u32);
-        // Somebody connects without end, for a second.
+        // A peer connects without end, for a second.
         while now - start < Duration::from_secs(1) {
             let wait = pace.wait(now);
             if wait.is_zero() {

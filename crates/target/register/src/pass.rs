@@ -6,7 +6,7 @@
 //! loader is bound to ours, because ours comes first in the search order. So a call is forwarded to
 //! the function that would have been called without us: one of that name in the caller's own
 //! module, the next one in the search order, or one anywhere else in the process (its address may
-//! have been passed around). Only if there is none does the call go to the attach library beside
+//! have been passed around). Only if there is none does the call go to the attach library next to
 //! this one, which the first generation meant.
 
 use crate::library;
@@ -110,7 +110,7 @@ fn own_symbol(module: &CStr, base: usize, name: &CStr) -> Option<*const c_void> 
     }
 }
 
-/// Returns the function of the attach library beside this one.
+/// Returns the function of the attach library next to this one.
 fn attach_library(name: Name) -> Option<*const c_void> {
     for path in library::candidates(library::ROCATTACH_STEM, library::SDK_STEM) {
         if let Some(opened) = library::Library::open(&path) {
@@ -125,7 +125,7 @@ fn attach_library(name: Name) -> Option<*const c_void> {
     say(
         Level::Warning,
         &format!(
-            "{} was called, and there is no attach library beside this one",
+            "{} was called, but there is no attach library next to this one",
             name.symbol().to_string_lossy()
         ),
     );

@@ -100,7 +100,7 @@ pub(crate) fn filters() -> u32 {
     }
 }
 
-/// Returns when the process `of` began, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+/// Returns when the process `of` started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
 pub(crate) fn start_ticks(of: &str) -> Option<u64> {
     stat_field(of, 22)?.parse().ok()
 }

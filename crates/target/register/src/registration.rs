@@ -129,7 +129,7 @@ fn sdk_for_registration() -> Option<Sdk> {
         // AMD's library ends the process here.
         say(
             Level::Warning,
-            "a profiling tool was asked for, but no librocprofiler-sdk could be loaded; going on without",
+            "cannot load librocprofiler-sdk for the requested profiling tool; continuing without it",
         );
     }
     sdk

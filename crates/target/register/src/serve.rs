@@ -1,4 +1,4 @@
-//! How the listener serves attachers. No attacher holds up the others: a peer that has not sent all
+//! How the listener serves attachers. No attacher blocks the others: a peer that has not sent all
 //! its messages waits in a table (`waiting`), and is skipped until it sends something or its time
 //! is over.
 
@@ -171,7 +171,7 @@ fn serve(connection: VerifiedFd, wanted: u32) {
             reply.gpu = has_gpu_runtime().into();
             send(&connection, &reply);
         }
-        // Nothing is begun for an attacher that has gone meanwhile (this process may have been
+        // Nothing is started for an attacher that has gone meanwhile (this process may have been
         // stopped).
         purpose::ATTACH if !endpoint::is_hung_up(connection.as_fd()) => {
             match worker::assign(connection) {
@@ -181,7 +181,7 @@ fn serve(connection: VerifiedFd, wanted: u32) {
                     reply.tid = wakeup.tid;
                     reply.gpu = has_gpu_runtime().into();
                     send(&connection, &reply);
-                    // The listener's descriptor is closed before the session can begin. So the
+                    // The listener's descriptor is closed before the session can start. So the
                     // session leaves the process as it was.
                     drop(connection);
                     wakeup.wake();
@@ -223,7 +223,7 @@ mod tests {
     use crate::worker::tests::{Pretender, alone, connection};
     use std::io::Read;
 
-    /// Nothing is begun for an attacher that has gone, and another one is told who serves it.
+    /// Nothing is started for an attacher that has gone, and another one learns who serves it.
     #[test]
     fn an_attacher_that_is_there_gets_the_parked_thread() {
         let _alone = alone();

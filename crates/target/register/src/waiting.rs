@@ -1,5 +1,5 @@
 //! A short table of connections that the listener has accepted and not served yet. A silent peer in
-//! it does not hold up the others, and many such peers hold nobody up for long.
+//! it does not block the others, and many such peers block no peer for long.
 
 use crate::admit::{Credentials, Look};
 use crate::endpoint;

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 const STACK: usize = 1024 * 1024;
 /// How long the thread waits for the attacher's first message, in ms.
 const PATIENCE: u32 = 5000;
-/// Libraries are loaded by descriptor numbers that begin below this one and go down, as the
+/// Libraries are loaded by descriptor numbers that start below this one and go down, as the
 /// engine's do.
 const NUMBERS: u64 = 1024;
 
@@ -38,7 +38,7 @@ struct Block(UnsafeCell<MaybeUninit<BootBlock>>);
 unsafe impl Sync for Block {}
 static BLOCK: Block = Block(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// The file that `fd_near` of the block refers to, when the thread begins.
+/// The file that `fd_near` of the block refers to, when the thread starts.
 struct NearFile(UnsafeCell<Option<Identity>>);
 // SAFETY: the same threads access it, one after the other, as for the block.
 unsafe impl Sync for NearFile {}
@@ -162,7 +162,7 @@ fn last_errno() -> c_int {
 /// Any thread of the program can have the worker's name and wait on any word. So everything is read
 /// through the kernel, without trusting the address. A block of our own version that is returned
 /// can be written to: it lies in anonymous private memory, as the engine maps it, and the block
-/// itself says that it begins there.
+/// itself says that it starts there.
 fn parked_block(tid: i32) -> Option<(*mut BootBlock, u32)> {
     let at = procfs::futex_address(tid)?.checked_sub(MAILBOX_OFFSET)?;
     let long = |member: usize| {
@@ -530,7 +530,7 @@ fn receive(connection: BorrowedFd<'_>) -> Result<(bool, Option<VerifiedFd>), c_i
     Ok((got > 0, fd.and_then(VerifiedFd::new)))
 }
 
-/// Loads the library under the descriptor number that the attacher was told.
+/// Loads the library under the descriptor number that the attacher sent.
 fn load(library: VerifiedFd) -> Result<Entry, Box<ConnectReply>> {
     let mut reply = Box::new(ConnectReply::new(outcome::FAILED));
     // SAFETY: the block is this thread's own.

@@ -41,11 +41,11 @@ macro_rules! stub {
 stub! {
     /// Marks a moment.
     roctxMarkA(message: *const c_char) = CORE.mark: Core;
-    /// Begins a range of the calling thread; returns its level, from 0.
+    /// Starts a range of the calling thread; returns its level, from 0.
     roctxRangePushA(message: *const c_char) -> c_int = CORE.push: Core;
     /// Ends the calling thread's innermost range; returns its level, -1 when there is none.
     roctxRangePop() -> c_int = CORE.pop: Core;
-    /// Begins a range that any thread may end; returns its id, from 1.
+    /// Starts a range that any thread may end; returns its id, from 1.
     roctxRangeStartA(message: *const c_char) -> u64 = CORE.start: Core;
     /// Ends the range with this id.
     roctxRangeStop(id: u64) = CORE.stop: Core;
@@ -77,11 +77,11 @@ pub extern "C" fn roctx_version_minor() -> u32 {
     1
 }
 
-/// Registers a function that is called at the beginning of each call of the core table, as in the
+/// Registers a function that is called at the start of each call of the core table, as in the
 /// old library; null removes it.
 ///
 /// # Safety
-/// The function must stay loaded until another one, or null, is set, and until the calls that began
+/// The function must stay loaded until another one, or null, is set, and until the calls that started
 /// before that have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctxRegisterTracerCallback(callback: Option<Callback>) {

@@ -1,5 +1,5 @@
 //! The old interface of `libroctx64.so.4` for profilers: in place of tables, one function that is
-//! called at the beginning of each call (facts: Debian's libroctx64-4; the struct is as users of
+//! called at the start of each call (facts: Debian's libroctx64-4; the struct is as users of
 //! the function declare it).
 
 use std::ffi::{c_char, c_int};
@@ -27,7 +27,7 @@ static CALLBACK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// Sets the callback.
 ///
 /// # Safety
-/// The function must stay loaded until it is replaced, and until the calls that began before that
+/// The function must stay loaded until it is replaced, and until the calls that started before that
 /// have returned.
 pub(crate) unsafe fn set(callback: Option<Callback>) {
     let pointer = callback.map_or(std::ptr::null_mut(), |callback| callback as *mut ());

@@ -13,7 +13,7 @@ use std::path::Path;
 fn list() -> &'static List {
     STATE.agents.get_or_init(|| {
         let mut sources = Sources::of_root(Path::new("/"));
-        // Use the modelled GPU's topology if the runtime itself is told to (source:
+        // Use the modelled GPU's topology if the runtime itself is asked to (source:
         // `docs/sources.md#hsa`). In a program that has more rights than its caller, the variable
         // is ignored.
         if let Some(topology) = midair_secure::variable("HSA_MODEL_TOPOLOGY") {

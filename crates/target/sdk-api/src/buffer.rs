@@ -311,7 +311,7 @@ impl Job {
 /// the worker thread calls this, or a thread in its place, one at a time.
 ///
 /// An untimed dispatch or copy is not passed on, since AMD's records cannot express that. It counts
-/// as dropped, and the tool's callback is told that count.
+/// as dropped, and the tool's callback receives that count.
 ///
 /// # Errors
 /// [`Malformed`] when the bytes are not records; the records before the malformed one were
@@ -412,7 +412,7 @@ struct RecordFacts {
     /// correlation id.
     id: u64,
     /// Thread whose external correlation ids the record gets, as they were at `begin`. None for a
-    /// copy: only its begin on the engine is known, when the thread may already be doing something
+    /// copy: only its start on the engine is known, when the thread may already be doing something
     /// else.
     tid: Option<u32>,
 }

@@ -35,7 +35,7 @@ pub fn leave_worker() {
 }
 
 /// Returns the thread id of the worker. 0: there is none, either before the first session, or
-/// because a session was set up whose worker has not begun yet.
+/// because a session was set up whose worker has not started yet.
 pub fn worker() -> u32 {
     STATE.worker.load(Acquire)
 }
@@ -45,7 +45,7 @@ pub fn is_worker() -> bool {
     worker() == tid()
 }
 
-/// Records that the worker begins or stops serving a session.
+/// Records that the worker starts or stops serving a session.
 pub fn serve(on: bool) {
     STATE
         .serving
@@ -129,13 +129,13 @@ pub fn round_within(limit: Duration) -> bool {
     wait_for(&STATE.rounds_done, ticket, limit)
 }
 
-/// Returns the number of rounds that were asked for. Read it when a round begins, and pass it to
+/// Returns the number of rounds that were asked for. Read it when a round starts, and pass it to
 /// [`round_done`] at the end of the round.
 pub fn rounds_asked() -> u64 {
     STATE.rounds_asked.load(SeqCst)
 }
 
-/// Records the end of a round that began after `ticket` was read ([`rounds_asked`]).
+/// Records the end of a round that started after `ticket` was read ([`rounds_asked`]).
 pub fn round_done(ticket: u64) {
     STATE.rounds_done.fetch_max(ticket, SeqCst);
 }

@@ -135,7 +135,7 @@ pub fn unload(code_objects: &[u64]) {
 }
 
 /// Reports everything as unloaded, because the recording or the tools end. If another recording
-/// begins, what is loaded is reported again, with new numbers.
+/// starts, what is loaded is reported again, with new numbers.
 pub fn unload_all() {
     unload_where(|_| true);
 }

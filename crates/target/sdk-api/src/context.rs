@@ -298,7 +298,7 @@ pub fn start(context: u64) -> Result<(), Status> {
 }
 
 /// Stops a context. Its records up to now still arrive in its buffers. When this returns, its
-/// functions are not called any more, with two exceptions: for the end of a call whose beginning
+/// functions are not called any more, with two exceptions: for the end of a call whose start
 /// was reported, and where a thread is inside such a function already.
 pub fn stop(context: u64) -> Result<(), Status> {
     let is_told_late = {

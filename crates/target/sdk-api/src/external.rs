@@ -2,7 +2,7 @@
 //! attached to what the thread does.
 //!
 //! For calls that are reported to tools, the current value is read from a lock-free table. Records
-//! in buffers get the value of the time at which they began, from the history of changes, since the
+//! in buffers get the value of the time at which they started, from the history of changes, since the
 //! code that writes them does not read the table.
 //!
 //! Decisions: AMD-047 (`docs/deviations/amd.md`).

@@ -166,7 +166,7 @@ fn configure_client(source: Source, entry: Entry) -> Result<(), NotConfigured> {
             return Err(Status::CONFIGURATION_LOCKED.into());
         }
         if Instant::now() >= deadline {
-            out::keep("another tool has been in its initialization for 2 s".to_owned());
+            out::keep("another tool's initialization has been running for 2 s".to_owned());
             return Err(Status::CONFIGURATION_LOCKED.into());
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -360,7 +360,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), NotConfigured> {
         return Err(Status::ERROR.into());
     }
     if source.is_attachment() {
-        // Stop the contexts that it has started. They begin with the attach, which may still fail
+        // Stop the contexts that it has started. They start with the attach, which may still fail
         // because of another tool.
         let started = running(&contexts_of(handle));
         with_client(handle, |client| client.resume.clone_from(&started));
@@ -433,7 +433,7 @@ unsafe extern "C-unwind" fn end_client(id: ClientId) {
     }
 }
 
-/// Begins the naming of tools for the next attach. The tools of the last attach stay loaded, and
+/// Starts the naming of tools for the next attach. The tools of the last attach stay loaded, and
 /// are left alone unless they are named again.
 pub fn begin_session() {
     let mut state = state::lock();
@@ -513,7 +513,7 @@ pub fn runs_by_itself() -> bool {
     running.any(|context| !brought(context.client))
 }
 
-/// Begins a new list of names if the named tools have been attached, for callers that name tools
+/// Starts a new list of names if the named tools have been attached, for callers that name tools
 /// one by one.
 fn begin_names() {
     if state::lock().named_used {
@@ -545,7 +545,7 @@ mod tests {
 
     static STEPS: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
 
-    /// Declines when it is told to.
+    /// Declines when it is asked to.
     unsafe extern "C-unwind" fn waits(
         _: u32,
         _: *const std::ffi::c_char,
@@ -607,7 +607,7 @@ mod tests {
         };
         assert_eq!(
             why(status),
-            "another tool has been in its initialization for 2 s"
+            "another tool's initialization has been running for 2 s"
         );
     }
 }

@@ -33,7 +33,7 @@ type ReaderFromMemory = unsafe extern "C-unwind" fn(*const c_void, usize, *mut u
 type ReaderDestroy = unsafe extern "C-unwind" fn(u64) -> u32;
 type LoadCodeObject = unsafe extern "C-unwind" fn(u64, u64, u64, *const c_char, *mut u64) -> u32;
 
-/// The beginning of `HsaApiTable`: a version of 16 bytes, then the tables (source:
+/// The start of `HsaApiTable`: a version of 16 bytes, then the tables (source:
 /// api/hsa_api_tables.json).
 #[repr(C)]
 pub struct HsaApiTable {
@@ -139,7 +139,7 @@ unsafe fn slot(base: *mut u8, table: &Table, name: &str) -> Option<&'static Atom
     if base.is_null() {
         return None;
     }
-    // SAFETY: a table begins with its major version, followed by its size as the minor version.
+    // SAFETY: a table starts with its major version, followed by its size as the minor version.
     let size = unsafe { base.cast::<u32>().add(1).read() };
     let function = table
         .functions

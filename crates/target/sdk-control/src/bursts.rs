@@ -21,7 +21,7 @@ pub(crate) struct Bursting {
 }
 
 impl Bursting {
-    /// Begins, if the session records in bursts.
+    /// Starts, if the session records in bursts.
     pub(crate) fn begin() -> Option<Bursting> {
         if !pause::is_in_bursts() {
             return None;

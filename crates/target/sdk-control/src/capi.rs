@@ -1,4 +1,4 @@
-//! C functions that begin and end sessions: those that attachers, registration libraries and tools
+//! C functions that start and end sessions: those that attachers, registration libraries and tools
 //! call and that hook something.
 
 use crate::local;
@@ -17,7 +17,7 @@ use midair_sdk_hot::pause;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 c_api! {
-    /// Starts a context. In a process that was started with tools, a session may begin with it.
+    /// Starts a context. In a process that was started with tools, a session may start with it.
     /// Refused ([`Status::CONFIGURATION_LOCKED`]) while another build of this library records this
     /// process.
     fn rocprofiler_start_context(context_id: u64) {

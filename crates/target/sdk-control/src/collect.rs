@@ -66,7 +66,7 @@ const PRIVATE_SPOOL: usize = 8 << 20;
 const LOADER_INTERVAL: u64 = 5_000_000;
 
 impl Collection {
-    /// Begins a session. `spool` is read by the session's reader; without a spool only tools with
+    /// Starts a session. `spool` is read by the session's reader; without a spool only tools with
     /// buffers can be served. `goes_on`: the session also serves tools of the previous session, so
     /// ids that they know are not used again.
     pub fn begin(&mut self, spool: Option<Area>, goes_on: bool) {
@@ -212,7 +212,7 @@ impl Collection {
         started?;
         let gap = (now() - began) / 1000;
         self.note(&format!(
-            "a profiler in the process began to record, too: for {gap} us nothing was recorded"
+            "another profiler in the process started recording: nothing was recorded for {gap} us"
         ));
         Ok(())
     }
@@ -250,7 +250,10 @@ impl Collection {
                 area,
             )
         } else {
-            (Route::Direct, self.spool.ok_or("nobody reads the records")?)
+            (
+                Route::Direct,
+                self.spool.ok_or("no process reads the records")?,
+            )
         };
         callbacks::begin();
         retirement::follow(wanted.retirement);
@@ -482,7 +485,7 @@ impl Collection {
             running.sink.put(
                 kind::NOTE,
                 &note(&format!(
-                    "no kernels and copies were seen: {}",
+                    "no kernels and copies were recorded: {}",
                     running.waiting_for
                 )),
             );
@@ -490,7 +493,7 @@ impl Collection {
             running.sink.put(
                 kind::NOTE,
                 &note(&format!(
-                    "no changes of memory were seen: {}",
+                    "no memory operations were recorded: {}",
                     running.waiting_for
                 )),
             );
@@ -512,7 +515,7 @@ impl Collection {
         if STATE.went_on_unhooked.load(SeqCst) > 0 {
             self.outcome |= outcome::HOOKED_LATE;
         }
-        // Relay first: records that began during a pause are counted on this way, if there is one.
+        // Relay first: records that started during a pause are counted on this way, if there is one.
         relay(&mut running.route, self.spool, changes::worker());
         for text in pause::notes() {
             running.sink.put(kind::NOTE, &note(&text));
@@ -521,7 +524,7 @@ impl Collection {
         // the worker uses this writer.
         unsafe { running.sink.writer.seal() };
         relay(&mut running.route, self.spool, changes::worker());
-        // What is loaded is reported again, with new numbers, when another recording begins.
+        // What is loaded is reported again, with new numbers, when another recording starts.
         code_object::unload_all();
         if retirement::is_followed() {
             retirement::finish();
@@ -563,9 +566,9 @@ fn why_never_selected(running: &Running, has_old_library: bool) -> Option<&'stat
         return None;
     }
     Some(if has_old_library {
-        "no region can be selected: the program uses the old libroctx64.so.4, which has no roctxProfilerResume"
+        "cannot select regions: the program uses the old libroctx64.so.4, which has no roctxProfilerResume"
     } else {
-        "no region can be selected: no library with roctxProfilerResume was found in the program"
+        "cannot select regions: no library with roctxProfilerResume found in the program"
     })
 }
 

@@ -1,5 +1,5 @@
 //! Counters for the tools in the process. This is the layer between what tools configure
-//! (`midair_sdk_api::counting`) and what devices are told (`midair_sdk_device`).
+//! (`midair_sdk_api::counting`) and what devices receive (`midair_sdk_device`).
 //!
 //! In a process that was started with its tools, a tool chooses the counters of each dispatch
 //! ([`alone::User`]). In a process that tools were attached to, windows count what the tools choose
@@ -46,7 +46,7 @@ fn packets_of(config: &Config) -> Result<Arc<Packets>, String> {
     };
     let (question, which) = question(&gpu, config.events());
     if question.events.is_empty() {
-        return Err(format!("the counters of {} are not known", gpu.name));
+        return Err(format!("the counters of {} are unknown", gpu.name));
     }
     let mut helper = locked(&STATE.counting.helper);
     let known = helper
@@ -113,7 +113,7 @@ impl Counting {
 /// this from now on.
 pub(crate) fn take_dispatches() {
     if !alone::add_user(&STATE.counting) {
-        notes::post("too many count in dispatches: tools of this process get no values");
+        notes::post("too many tools count in dispatches: tools of this process get no values");
     }
 }
 
@@ -125,8 +125,8 @@ pub(crate) fn close() -> Vec<String> {
     locked(&counting.ready).clear();
     locked(&counting.helper).end();
     let void = counting.void.swap(0, Relaxed);
-    let void = (void > 0)
-        .then(|| format!("{void} dispatches that a tool chose counters for have no values"));
+    let void =
+        (void > 0).then(|| format!("{void} dispatches with a tool's counters have no values"));
     chosen.into_iter().chain(void).collect()
 }
 
@@ -149,7 +149,7 @@ impl User for Counting {
             }
             Err(why) => {
                 self.void.fetch_add(1, Relaxed);
-                notes::post_from_anywhere(&format!("counters cannot be counted: {why}"));
+                notes::post_from_anywhere(&format!("cannot count: {why}"));
                 Choice::default()
             }
         }

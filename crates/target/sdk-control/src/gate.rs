@@ -46,7 +46,7 @@ pub fn runtime_leaves() -> bool {
     STATE.runtime_leaves.load(SeqCst) != 0
 }
 
-/// Notes that the application begins or has ended the shutdown of its HSA runtime.
+/// Notes that the application starts or has ended the shutdown of its HSA runtime.
 pub fn set_runtime_leaves(leaves: bool) {
     STATE.runtime_leaves.store(u32::from(leaves), SeqCst);
 }

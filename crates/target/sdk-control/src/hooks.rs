@@ -15,7 +15,7 @@ use midair_sdk_hot::wrappers::original;
 use std::ffi::c_void;
 
 /// Hooks the creation of queues. A queue is created once and carries every dispatch. So, if a
-/// session began before the runtime, nothing may be launched before the device side of the session
+/// session started before the runtime, nothing may be launched before the device side of the session
 /// is ready.
 unsafe extern "C-unwind" fn hsa_queue_create(
     agent: u64,

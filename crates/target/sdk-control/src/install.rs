@@ -28,7 +28,7 @@ impl Need {
     /// Returns the kinds whose calls get a correlation id: those that are recorded, and HIP's if
     /// something that they launch is recorded; and the wanted kinds of device work.
     pub fn tracked(&self) -> KindSet {
-        // Ranges are made from the calls that begin and end them.
+        // Ranges are made from the calls that start and end them.
         let ranges = self.recorded.contains(kind::MARKER_CORE_RANGE_API);
         let calls = if self.device() {
             self.recorded | self.called | sets::HIP_CALLS
@@ -106,7 +106,7 @@ impl HookedSlot {
 
 /// Slots that contain our functions, and *covered* slots, where another party put a wrapper over
 /// ours in an earlier session. In a covered slot our function stays below the wrapper and passes
-/// calls on. It is used again when a session begins, and is removed when the wrapper is.
+/// calls on. It is used again when a session starts, and is removed when the wrapper is.
 #[derive(Debug)]
 pub struct Installed {
     /// All hooks.

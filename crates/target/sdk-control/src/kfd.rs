@@ -7,7 +7,7 @@
 //! descriptors at the end of the collection (AMD-119). The driver writes lines of text, which
 //! [`mod@line`] parses.
 //!
-//! Each event becomes a record. A begin and its end become one more record for both.
+//! Each event becomes a record. A start and its end become one more record for both.
 
 pub(crate) mod line;
 
@@ -28,7 +28,7 @@ const DRIVER: &CStr = c"/dev/kfd";
 /// `AMDKFD_IOC_SMI_EVENTS`: takes a GPU's id and returns a descriptor (source:
 /// `docs/sources.md#kfd`).
 const SMI_EVENTS: libc::c_ulong = 0xc008_4b1f;
-/// The most events that have begun and not ended. Further ones get no record of both.
+/// The most events that have started and not ended. Further ones get no record of both.
 const MOST_OPEN: usize = 4096;
 /// How many bytes are read at once. The driver buffers 8192.
 const READ: usize = 8192;
@@ -177,7 +177,7 @@ impl DriverEvents {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => {
                 self.complaints.push(format!(
-                    "no events of the kernel driver are recorded: /dev/kfd: {error}"
+                    "cannot record events of the kernel driver: /dev/kfd: {error}"
                 ));
                 return;
             }
@@ -186,13 +186,13 @@ impl DriverEvents {
             match Stream::open(&device, gpu) {
                 Ok(stream) => self.streams.push(stream),
                 Err(error) => self.complaints.push(format!(
-                    "no events of the kernel driver are recorded for the GPU {gpu:#x}: {error}"
+                    "cannot record events of the kernel driver for the GPU {gpu:#x}: {error}"
                 )),
             }
         }
         if self.streams.is_empty() && gpus::ids().next().is_none() {
             self.complaints
-                .push("no events of the kernel driver are recorded: there is no GPU".to_owned());
+                .push("cannot record events of the kernel driver: there is no GPU".to_owned());
         }
     }
 

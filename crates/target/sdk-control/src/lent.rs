@@ -63,7 +63,7 @@ pub struct Lent {
     pub(crate) looked: Option<(u64, u64)>,
 }
 
-/// Returns the kind of table that tools ask for, for a table that begins with its size.
+/// Returns the kind of table that tools ask for, for a table that starts with its size.
 fn kind_of(id: TableId) -> Option<c_int> {
     Some(match id {
         TableId::HipRuntime => c::ROCPROFILER_HIP_RUNTIME_TABLE,

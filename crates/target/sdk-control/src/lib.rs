@@ -2,7 +2,7 @@
 //!
 //! [`worker`] is the worker thread's part of a session with an attacher, and [`local`] is the same
 //! without one. Both run a [`collect`]ion, which keeps hooks ([`install`], [`tables`]), queues and
-//! spool in line with what the contexts of `midair-sdk-api` want. The C functions that begin and
+//! spool in line with what the contexts of `midair-sdk-api` want. The C functions that start and
 //! end sessions are in [`capi`].
 //!
 //! The library is never unloaded, and after a detach none of its code runs.

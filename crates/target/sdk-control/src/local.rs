@@ -11,10 +11,10 @@
 //! * [`launch`] serves a process that was started with tools: the thread waits for the first
 //!   runtime, then the session lasts until the process ends.
 //!
-//! There is one session per process ([`midair_guest::claim`]), whoever began it. A forked child has
+//! There is one session per process ([`midair_guest::claim`]), whoever started it. A forked child has
 //! no session and gets none, since threads that it does not have may hold locks there. A session
-//! makes way for an attacher if only tools in the process get its records. The attacher's session
-//! then serves those tools as well, and their own session begins again after it ([`make_way`],
+//! yields to an attacher if only tools in the process get its records. The attacher's session
+//! then serves those tools as well, and their own session starts again after it ([`make_way`],
 //! [`go_on`]).
 //!
 //! Decisions: AMD-021, AMD-022, AMD-075 (`docs/deviations/amd.md`).
@@ -209,8 +209,8 @@ pub fn attach(settings: Settings) -> Result<(), Status> {
     }
 }
 
-/// Makes way for a session with an attacher. Ends the session of the process's own tools, whose
-/// contexts stay as they are. Until [`go_on`] no such session begins.
+/// Yields to a session with an attacher. Ends the session of the process's own tools, whose
+/// contexts stay as they are. Until [`go_on`] no such session starts.
 ///
 /// # Errors
 /// [`Status::CONFIGURATION_LOCKED`] when the current session keeps the process for itself, or does
@@ -228,7 +228,7 @@ pub fn make_way() -> Result<(), Status> {
 }
 
 /// Serves the process's own tools again, if they want anything, because the session with an
-/// attacher is over or did not begin.
+/// attacher is over or did not start.
 pub fn go_on() {
     STATE.has_guest.store(false, SeqCst);
     // A runtime that is being shut down must not be read from.
@@ -250,7 +250,7 @@ pub fn is_kept() -> bool {
     STATE.kind.load(SeqCst) != Kind::Launched || spool.is_some() || registration::has_started()
 }
 
-/// Ends a session that makes way. The caller holds `State::life`.
+/// Ends a session that yields. The caller holds `State::life`.
 fn end_what_makes_way() -> Result<(), Status> {
     if !is_on() {
         return Ok(());
@@ -270,7 +270,7 @@ fn end_what_makes_way() -> Result<(), Status> {
     }
 }
 
-/// Ends the session that [`attach`] began. When it returns, the tools have all records, and files
+/// Ends the session that [`attach`] started. When it returns, the tools have all records, and files
 /// are written.
 ///
 /// # Errors
@@ -305,7 +305,7 @@ pub fn launch() {
     let _ = try_launch(Duration::ZERO);
 }
 
-/// Does the same as [`launch`], and waits for `patience` while another thread begins or ends a
+/// Does the same as [`launch`], and waits for `patience` while another thread starts or ends a
 /// session.
 ///
 /// # Errors
@@ -368,9 +368,9 @@ fn set_up_here() {
     changes::leave_worker();
 }
 
-/// Handles the start of a context by a tool. Where no session is on, one begins now if the process
+/// Handles the start of a context by a tool. Where no session is on, one starts now if the process
 /// was started with the tool. When this returns, the hooks of that session are in place, even if
-/// another thread begins it.
+/// another thread starts it.
 ///
 /// # Errors
 /// [`Status::CONFIGURATION_LOCKED`] when another build of this library has a session in this
@@ -459,7 +459,7 @@ pub fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) {
     }
 }
 
-/// Handles new tables, HSA's or others: a session that waited for a runtime begins and hooks them,
+/// Handles new tables, HSA's or others: a session that waited for a runtime starts and hooks them,
 /// on the calling thread, as in [`launch`].
 pub(crate) fn runtime_is_here(hsa: bool) {
     if !(is_on() || changes::is_served()) {
@@ -476,7 +476,7 @@ pub(crate) fn runtime_is_here(hsa: bool) {
 }
 
 /// Handles the start of OpenMP's runtime, on the thread that starts it: a session that waited for a
-/// runtime begins, as in [`launch`].
+/// runtime starts, as in [`launch`].
 pub(crate) fn openmp_is_here() {
     if is_child() {
         return;

@@ -142,7 +142,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Begins a session.
+    /// Starts a session.
     pub fn new(registered: &'static Registry) -> Reports {
         Reports {
             registered,

@@ -38,9 +38,9 @@ pub(crate) struct State {
     pub in_runtime: AtomicU32,
     /// 1 while the application shuts down its HSA runtime.
     pub runtime_leaves: AtomicU32,
-    /// 1 after the process has begun to run its exit handlers.
+    /// 1 after the process has started to run its exit handlers.
     pub process_leaves: AtomicU32,
-    /// 1 from the beginning of the session until the HSA runtime is open *and* hooked. A thread
+    /// 1 from the start of the session until the HSA runtime is open *and* hooked. A thread
     /// whose `hsa_init` returns in this time waits. It is not reset when the runtime is merely seen
     /// open, since the worker may lose its processor before it has hooked a slot.
     pub hsa_closed: AtomicU32,
@@ -64,10 +64,10 @@ pub(crate) struct State {
     pub becomes: AtomicBool,
     /// The status of a set-up that failed.
     pub failure: AtomicI32,
-    /// Whether a session with an attacher is on or about to begin; it then serves the process's own
+    /// Whether a session with an attacher is on or about to start; it then serves the process's own
     /// tools.
     pub has_guest: AtomicBool,
-    /// Held while a session begins or ends, one at a time.
+    /// Held while a session starts or ends, one at a time.
     pub life: Mutex<()>,
     /// The spool that a tool of ours reads.
     pub spool: Mutex<Option<Area>>,

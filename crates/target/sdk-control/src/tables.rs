@@ -214,7 +214,7 @@ pub fn find() -> Found {
         found.live.retain(|live| live.index != index);
         if let Some(table) = wrappers::TABLES.get(index) {
             found.refused.push(format!(
-                "{} is there twice, the second time in {module}: neither is recorded unless one was already",
+                "two copies of {} exist, the second in {module}: neither is recorded unless one already is",
                 table.name
             ));
         }
@@ -330,7 +330,7 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
         }
         None if not_yet >= WITNESSES.min(decoded) => Look::NotYet,
         _ if decoded < WITNESSES => Look::Absent,
-        _ => Look::Refused("its functions are not the stubs that we know".to_owned()),
+        _ => Look::Refused("its functions are not the known stubs".to_owned()),
     }
 }
 
@@ -383,7 +383,7 @@ pub fn handed_over(id: TableId, at: usize) -> Option<Live> {
     }
 }
 
-/// Returns the table's own size. A HIP table begins with its size as a `size_t`; an HSA table with
+/// Returns the table's own size. A HIP table starts with its size as a `size_t`; an HSA table with
 /// `{u32 major, u32 minor = size, …}` (source: `docs/sources.md#hsa`).
 fn own_size(maps: &Maps, table: &Table, base: usize) -> Option<usize> {
     let first = maps.read_u64(base)?;

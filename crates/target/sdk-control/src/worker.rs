@@ -57,7 +57,7 @@ fn refuse_changes(
     let removed = || before.iter().find(|setting| !now.contains(setting));
     let name = added.or_else(removed).map_or("one", |(name, _)| name);
     Err(Refused::from(format!(
-        "it was attached to before with other settings ({name} differs), and --strict-reattach ({STRICT_REATTACH}) is set"
+        "the previous attach had different settings ({name}), and --strict-reattach ({STRICT_REATTACH}) is set"
     )))
 }
 
@@ -127,8 +127,8 @@ impl Work for Worker {
         collect::with(|collection| collection.begin(Some(area), goes_on));
         // This holds until a tool that writes to the spool sets another mode.
         pause::begin(pause::Mode::default());
-        // Tools start their contexts one by one. The collection begins once, with all of them, so
-        // that every domain of the trace begins at the same moment.
+        // Tools start their contexts one by one. The collection starts once, with all of them, so
+        // that every domain of the trace starts at the same moment.
         self.attach_tools(&offer, tools, &named)?;
         collect::with(|collection| collection.apply())?;
         self.recorded = Some(recorded);
@@ -198,19 +198,15 @@ impl Worker {
         for (fd, identity) in tools.into_iter().zip(offer.tool_identity) {
             let tool = self.load(fd, identity)?;
             // SAFETY: the handle is from dlopen and is never closed.
-            unsafe { registration::load(tool.handle, capi::table()) }.map_err(|status| {
-                format!("the tool cannot be used: {}", registration::why(status))
-            })?;
+            unsafe { registration::load(tool.handle, capi::table()) }
+                .map_err(|status| format!("cannot use the tool: {}", registration::why(status)))?;
         }
         for name in named {
             let handle = registration::library::open_named(name)
-                .map_err(|why| format!("the tool {name} cannot be loaded: {why}"))?;
+                .map_err(|why| format!("cannot load the tool {name}: {why}"))?;
             // SAFETY: as above.
             unsafe { registration::load(handle, capi::table()) }.map_err(|status| {
-                format!(
-                    "the tool {name} cannot be used: {}",
-                    registration::why(status)
-                )
+                format!("cannot use the tool {name}: {}", registration::why(status))
             })?;
         }
         registration::attach()
@@ -226,7 +222,7 @@ impl Worker {
             .map_err(|error| error.to_string())?;
         let opened = registration::library::open(&path, 0);
         drop(fd);
-        let handle = opened.map_err(|why| format!("the tool cannot be loaded: {why}"))?;
+        let handle = opened.map_err(|why| format!("cannot load the tool: {why}"))?;
         let tool = Tool { handle };
         self.tools.insert(identity, tool);
         Ok(tool)

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// What callbacks got: (buffer, records, dropped).
 static SEEN: Mutex<Vec<(u64, usize, u64)>> = Mutex::new(Vec::new());
-/// While this is set, a callback meets the test here twice: when it has begun, and before it ends.
+/// While this is set, a callback meets the test here twice: when it has started, and before it ends.
 static SLOW: AtomicBool = AtomicBool::new(false);
 static MEETING: Barrier = Barrier::new(2);
 /// The context; a discarding, a lossless and a tiny buffer; a second context without any services.
@@ -48,7 +48,7 @@ unsafe extern "C-unwind" fn callback(
     for index in 0..count {
         // SAFETY: the SDK passes `count` pointers to headers.
         let header = unsafe { **headers.add(index) };
-        // SAFETY: every record begins with its size.
+        // SAFETY: every record starts with its size.
         let size = unsafe { header.payload.cast::<u64>().read() };
         assert!(header.category == 1 && size >= 64);
     }

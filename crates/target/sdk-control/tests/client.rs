@@ -478,7 +478,7 @@ fn a_c_tool_sees_what_was_recorded() {
     buffer::deliver(&calls).unwrap();
     *LEFT_OVER.lock().unwrap() = [
         api(kind::HSA_CORE_API, "hsa_signal_create", 7, t, &[0; 4]),
-        // It began after the stop, so no tool gets it.
+        // It started after the stop, so no tool gets it.
         api(
             kind::HSA_CORE_API,
             "hsa_signal_destroy",

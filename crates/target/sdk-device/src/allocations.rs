@@ -35,7 +35,7 @@ mod operation {
     pub const VMEM_FREE: u32 = 4;
 }
 
-/// Forgets all pools before a new session, which learns them anew. Call it only while no session is
+/// Forgets all pools before a new session, which learns them again. Call it only while no session is
 /// on.
 pub fn clear() {
     STATE.allocations.known.store(0, Release);
@@ -131,7 +131,7 @@ struct Begun {
     start: u64,
     /// Bits of [`midair_record::event::flag`].
     flags: u8,
-    /// Present if tools were told that the call begins.
+    /// Present if tools were notified that the call starts.
     told: Option<Told>,
 }
 

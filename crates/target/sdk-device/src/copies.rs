@@ -37,7 +37,7 @@ const TRIES: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub struct Ticket(usize);
 
-/// Enters a copy before the call. Returns `None` if too many copies are under way. The watch begins
+/// Enters a copy before the call. Returns `None` if too many copies are under way. The watch starts
 /// here, since the copy may end before the call returns.
 pub fn begin(mut facts: Facts) -> Option<Ticket> {
     if facts.signal != 0 {
@@ -73,7 +73,7 @@ pub fn begin(mut facts: Facts) -> Option<Ticket> {
     Some(Ticket(index))
 }
 
-/// Removes a copy whose call failed. Returns what tools were told about it.
+/// Removes a copy whose call failed. Returns what tools were notified of.
 pub fn cancel(ticket: Ticket) -> Option<Told> {
     let slot = STATE.copies.entries.get(ticket.0)?;
     let mut told = None;

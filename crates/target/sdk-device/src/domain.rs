@@ -39,12 +39,12 @@ pub trait Domain: std::fmt::Debug + Send {
         Vec::new()
     }
 
-    /// Begins a collection. Nothing is hooked, and no thread is inside. `wanted` are the kinds of
+    /// Starts a collection. Nothing is hooked, and no thread is inside. `wanted` are the kinds of
     /// its records.
     fn begin(&mut self, _wanted: KindSet) {}
 
     /// Tells which kinds of records, of all domains, the running contexts want now. Called at the
-    /// begin and whenever that changes.
+    /// start and whenever that changes.
     fn wanted(&mut self, _kinds: KindSet) {}
 
     /// Tells that the HSA runtime is open. `born_here` says that it was seen closed in this

@@ -522,7 +522,7 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_rect(
     completion: u64,
 ) -> u32 {
     let ticket = copy_begins(|busy| {
-        // hsa_pitched_ptr_t begins with its base; hsa_dim3_t is three u32 (x in bytes).
+        // hsa_pitched_ptr_t starts with its base; hsa_dim3_t is three u32 (x in bytes).
         // SAFETY: the application passes these structs to the call.
         let (to, from, [x, y, z]) = unsafe {
             (

@@ -25,7 +25,7 @@ pub const PACKET_DISPATCH: u8 = 2;
 pub const PACKET_BARRIER_AND: u8 = 3;
 /// AQL packet type: waits until the value of one of up to five signals is 0.
 pub const PACKET_BARRIER_OR: u8 = 5;
-/// The bit of a packet header that makes the packet begin only when all packets before it have
+/// The bit of a packet header that makes the packet start only when all packets before it have
 /// ended (`HSA_PACKET_HEADER_BARRIER`).
 pub const PACKET_BARRIER: u16 = 1 << 8;
 
@@ -88,7 +88,7 @@ impl Image {
         self.header() as u8
     }
 
-    /// Returns whether the packet begins only when all packets before it have ended.
+    /// Returns whether the packet starts only when all packets before it have ended.
     pub fn is_after_all(&self) -> bool {
         self.header() & PACKET_BARRIER != 0
     }
@@ -245,7 +245,7 @@ impl Packet {
         }
     }
 
-    /// Makes a packet with commands valid. It begins when all packets before it have ended, and
+    /// Makes a packet with commands valid. It starts when all packets before it have ended, and
     /// neither empties caches nor waits for that.
     ///
     /// # Safety
@@ -319,7 +319,7 @@ impl Packet {
     }
 }
 
-/// The first word of a packet with commands, which begins when all packets before it have ended,
+/// The first word of a packet with commands, which starts when all packets before it have ended,
 /// and has no fences.
 const COMMANDS_HEADER: u64 = {
     /// The packet processor's command `INDIRECT_BUFFER`.
@@ -340,7 +340,7 @@ pub fn commands(address: u64, words: u32, completion: Signal) -> [u64; 8] {
     [COMMANDS_HEADER, address, length, 0, 0, 0, 0, completion.0]
 }
 
-/// Returns a packet that begins when all packets before it have ended, waits until the value of
+/// Returns a packet that starts when all packets before it have ended, waits until the value of
 /// `until` is 0, if there is such a signal, and does nothing else. It has no fences.
 pub fn barrier(until: Option<Signal>, completion: Signal) -> [u64; 8] {
     let header = u64::from(PACKET_BARRIER | u16::from(PACKET_BARRIER_AND));

@@ -40,7 +40,7 @@ const MOST_LISTED: usize = 1 << 20;
 
 /// Integers that are read from the first bytes of an answer.
 pub(crate) trait Number: Copy {
-    /// Returns the number at the beginning of an answer.
+    /// Returns the number at the start of an answer.
     fn of(answer: &[u8; ROOM]) -> Self;
 }
 

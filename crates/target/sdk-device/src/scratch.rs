@@ -2,7 +2,7 @@
 //! allocates it when a dispatch needs more than the queue has, and takes it back later.
 //!
 //! The runtime reports such changes through its table for tools
-//! (`midair_sdk_control::tables::tools`): one call when a change begins and one when it is done, on
+//! (`midair_sdk_control::tables::tools`): one call when a change starts and one when it is done, on
 //! the runtime's thread that does it. The entries of this table are empty as long as no tool wants
 //! to know. These calls are rare (each comes with an allocation on the device), so the hook can ask
 //! the runtime for the queue's agent.
@@ -111,7 +111,7 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
 }
 
 /// An event of the runtime (`hsa_amd_event_scratch_*_t`, source: api/hsa_types.json). All events
-/// begin with kind, queue and flags.
+/// start with kind, queue and flags.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     queue: u64,
@@ -128,7 +128,7 @@ impl Event {
     /// # Safety
     /// `event` must be what the runtime passes to an entry of its table for tools. `words` must be
     /// the number of words that follow the flags there: 3 at the end of an allocation, 1 at its
-    /// begin, and 0 otherwise.
+    /// start, and 0 otherwise.
     unsafe fn read(event: *const c_void, words: usize) -> Event {
         let event = event.cast::<u8>();
         let mut rest = [0; 3];
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(last(), 0);
         scratch.begin(KindSet::EMPTY.with(kind::KERNEL_DISPATCH));
         assert_eq!(last() as usize, MOST);
-        // One entry of the runtime's table for each event: begin and end of three operations.
+        // One entry of the runtime's table for each event: start and end of three operations.
         assert_eq!(scratch.entries().len(), 2 * OPERATIONS.len());
     }
 }

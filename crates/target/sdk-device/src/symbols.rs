@@ -171,12 +171,12 @@ pub fn set_changed() {
     STATE.symbols.changed.store(true, Relaxed);
 }
 
-/// Begins a new session, in which numbers count from the start.
+/// Starts a new session, in which numbers count from the start.
 pub fn forget() {
     *known() = None;
 }
 
-/// Begins a new collection, in which everything is recorded again. Addresses may have been reused
+/// Starts a new collection, in which everything is recorded again. Addresses may have been reused
 /// since the last one, so nothing keeps its old number.
 pub fn begin() {
     let mut known = known();
@@ -280,7 +280,7 @@ pub fn note() -> Option<String> {
     let cut = known().as_ref().map_or(0, |book| book.cut);
     (cut > 0).then(|| {
         format!(
-            "names of kernels that have more than {MOST_NAME} bytes, and are recorded cut, with … and a number that tells them apart: {cut}"
+            "kernel names with more than {MOST_NAME} bytes, which are truncated, with … and a distinguishing number: {cut}"
         )
     })
 }

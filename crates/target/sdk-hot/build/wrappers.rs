@@ -31,7 +31,7 @@ fn is_roctx(id: TableId) -> bool {
     )
 }
 
-/// Returns whether a table begins with `{u32 major, u32 minor = size, …}`.
+/// Returns whether a table starts with `{u32 major, u32 minor = size, …}`.
 fn is_hsa(id: TableId) -> bool {
     matches!(
         id,

@@ -1,7 +1,7 @@
 //! Calls tools' functions on the application's threads, before and after API calls (callback
 //! tracing).
 //!
-//! **Pairs.** A call whose beginning was reported is also reported when it ends, even if its
+//! **Pairs.** A call whose start was reported is also reported when it ends, even if its
 //! context was stopped in between. Each pair has a [`Frame`] per thread and depth. The state of the
 //! frame is passed on by compare-and-exchange:
 //!
@@ -75,7 +75,7 @@ fn callback_kind(record_kind: u8) -> i32 {
 pub struct Layout {
     /// The number of words of the whole payload.
     pub words: usize,
-    /// The number of words of the union of arguments, which begins at the payload's second word.
+    /// The number of words of the union of arguments, which starts at the payload's second word.
     pub arguments: usize,
     /// The number of words of the result, which come last.
     pub result: usize,
@@ -272,8 +272,8 @@ pub fn enter(call: Call, words: &[u64]) {
     probe::restart(call);
 }
 
-/// Reports a beginning: of the call itself, or of `what` (record kind, operation) that the call
-/// begins. Returns false when no tool wants it.
+/// Reports a start: of the call itself, or of `what` (record kind, operation) that the call
+/// starts. Returns false when no tool wants it.
 fn begin_frame(
     call: Call,
     frame: &Frame,
@@ -311,7 +311,7 @@ pub fn exit(call: Call, result: &[u64]) -> Call {
     call.ended_at(end)
 }
 
-/// Reports the end of a call of the calling thread, if its beginning was reported (in the session
+/// Reports the end of a call of the calling thread, if its start was reported (in the session
 /// `generation`, if that is given).
 fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
     finish_with(frame, generation, |body| put_result(body, result));
@@ -559,7 +559,7 @@ fn run(frame: &Frame, phase: i32) {
     }
 }
 
-/// Begins a session.
+/// Starts a session.
 pub fn begin() {
     STATE.any_reported.store(false, Relaxed);
     STATE.unreported.store(0, Relaxed);
@@ -568,7 +568,7 @@ pub fn begin() {
 
 /// Ends the callbacks of a session. Nothing new is reported any more, and every thread was seen
 /// outside. When this returns, no code of a tool runs on the application's threads, and the end of
-/// every call whose beginning was reported has been reported, except as the returned notes say.
+/// every call whose start was reported has been reported, except as the returned notes say.
 pub fn close(limit: Duration) -> Vec<String> {
     publish_nothing();
     if !STATE.any_reported.load(Relaxed) {
@@ -641,13 +641,13 @@ pub fn close(limit: Duration) -> Vec<String> {
     };
     say(
         ended,
-        "calls had not returned when the session ended: the tool was told of their end without a result",
+        "calls had not returned when the session ended: the tool was notified of their end without a result",
     );
     say(
         stuck,
         "calls of a tool's function had not returned when the session ended",
     );
-    say(unreported, "times a tool could not be told of a call");
+    say(unreported, "times a tool could not be notified of a call");
     notes
 }
 

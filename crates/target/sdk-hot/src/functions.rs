@@ -29,7 +29,7 @@ pub fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function>
         }
         kinds
     });
-    // A range has the argument of the call that begins it.
+    // A range has the argument of the call that starts it.
     let (record_kind, operation) = match (record_kind, operation) {
         (kind::MARKER_CORE_RANGE_API, operation::MARK) => (kind::MARKER_CORE_API, operation::MARK),
         (kind::MARKER_CORE_RANGE_API, operation::RANGE_THREAD) => {

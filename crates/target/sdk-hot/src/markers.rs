@@ -4,7 +4,7 @@
 //! the application's call keeps it alive. A *process range* (start, stop) may end on another
 //! thread. Its entry in a table is claimed by one compare-and-exchange, and freed by another.
 //! Stacks and table are mappings of fixed size that are touched lazily. If a stack is full, its
-//! outermost ranges are left out; if the table is, the range that begins is. Both are counted.
+//! outermost ranges are left out; if the table is, the range that starts is. Both are counted.
 //! [`legacy`] is for the old library, which has no dispatch tables.
 
 pub mod legacy;
@@ -23,7 +23,7 @@ use midair_record::event::{Header, Marker, Plain, TOO_MANY_RANGES, flag, kind};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// How many slots are searched for a process range, beginning with that of its id. Ids count up, so
+/// How many slots are searched for a process range, starting with that of its id. Ids count up, so
 /// slots are used in turn.
 const PROBES: usize = 64;
 
@@ -57,7 +57,7 @@ pub fn prepare() -> bool {
         && map(&STATE.process_ranges, 1, InChild::Copied)
 }
 
-/// Begins a session.
+/// Starts a session.
 pub fn begin() {
     for count in [
         &STATE.ranges_begun_before,
@@ -78,7 +78,7 @@ pub fn notes() -> Vec<String> {
     [
         say(
             &STATE.ranges_begun_before,
-            "ROCTx ranges ended that had begun before the recording: they are not in the trace",
+            "ROCTx ranges ended that had started before the recording: they are not in the trace",
         ),
         say(
             &STATE.ranges_over_capacity,
@@ -86,9 +86,9 @@ pub fn notes() -> Vec<String> {
         ),
         say(
             &STATE.ranges_not_popped,
-            "ROCTx ranges that were pushed and not popped are not in the trace: a thread can have 128 open ranges. The ranges in them are there",
+            "ROCTx ranges were pushed beyond the limit of 128 open ranges per thread: they are not in the trace, but nested ranges are",
         ),
-        say(&STATE.messages_truncated, "ROCTx messages were cut"),
+        say(&STATE.messages_truncated, "ROCTx messages were truncated"),
     ]
     .into_iter()
     .flatten()
@@ -161,7 +161,7 @@ struct Event {
     correlation: u64,
     ancestor: u64,
     retval: u64,
-    /// Bits of [`flag`] for what begins with it.
+    /// Bits of [`flag`] for what starts with it.
     flags: u8,
     /// First argument: a message's address, or a process range's id.
     first: u64,
@@ -238,7 +238,7 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
         operation: open.operation,
         start: open.start,
         end,
-        // The range that the call begins may be recorded even if the call itself is not.
+        // The range that the call starts may be recorded even if the call itself is not.
         correlation: if open.correlation == 0 && takes_id(recorded, open.kind, open.operation) {
             busy.fresh_correlation()
         } else {
@@ -254,7 +254,7 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
 }
 
 /// Whether the record of a call needs a correlation id: the record of the call itself, or of the
-/// range that it begins. A call that ends a range does not need one.
+/// range that it starts. A call that ends a range does not need one.
 fn takes_id(recorded: KindSet, call_kind: u8, call_operation: u32) -> bool {
     let ends = matches!(call_operation, operation::POP | operation::STOP);
     recorded.contains(call_kind)

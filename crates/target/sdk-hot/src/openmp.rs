@@ -1,11 +1,11 @@
 //! Events of OpenMP, which the runtime tells on the thread that they happen on ([OMPT]). An event
 //! without duration becomes a record by itself. The two ends of a region become one record, as the
-//! beginning and the end of a call do.
+//! start and the end of a call do.
 //!
 //! The regions of a thread are nested, and are on a stack of its slot: an end belongs to the
 //! innermost open region of the same operation. The runtime's own words for a tool (`ompt_data_t`)
 //! are not used, so that tools in the process can have them; and LLVM's runtime passes other
-//! addresses of them at an end than at the beginning.
+//! addresses of them at an end than at the start.
 //!
 //! [OMPT]: https://www.openmp.org/spec-html/5.2/openmpch19.html
 
@@ -25,7 +25,7 @@ pub const MOST_WORDS: usize = 16;
 /// How many words a record has for offloaded work, in the form of AMD's union.
 const UNION: usize = 5;
 
-/// Begins a session.
+/// Starts a session.
 pub fn begin() {
     STATE.regions_begun_before.store(0, Relaxed);
     STATE.regions_over_capacity.store(0, Relaxed);
@@ -67,7 +67,7 @@ pub fn event(operation: u32, words: &[u64]) {
     }
 }
 
-/// Notes and reports the beginning of a region.
+/// Notes and reports the start of a region.
 pub fn region_begins(operation: u32, words: &[u64]) {
     let Some((mut busy, seen)) = probe::occurs(kind::OMPT) else {
         return;

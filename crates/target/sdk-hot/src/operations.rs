@@ -50,6 +50,6 @@ pub type RequestCallback =
 #[derive(Debug, Clone, Copy)]
 pub struct Opaque(pub *mut c_void);
 
-// SAFETY: we never dereference it. Tools are told that their data may be passed to them on another
+// SAFETY: we never dereference it. Tools learn that their data may be passed to them on another
 // thread.
 unsafe impl Send for Opaque {}

@@ -3,13 +3,13 @@
 //!
 //! **[`is_recording_wanted`] is the only function that decides whether a recording is paused.**
 //!
-//! A pause takes effect at the beginning of its call, and a resume at its return. Both hold for all
-//! threads, whichever thread they name (source: `docs/sources.md#rocprofv3`). What began during a
-//! pause is left out, whenever it ends. What began outside a pause is recorded, even if it ends
-//! during one. So the decision is made once, at the beginning, and is stored as [`flag::PAUSED`].
+//! A pause takes effect at the start of its call, and a resume at its return. Both hold for all
+//! threads, whichever thread they name (source: `docs/sources.md#rocprofv3`). What started during a
+//! pause is left out, whenever it ends. What started outside a pause is recorded, even if it ends
+//! during one. So the decision is made once, at the start, and is stored as [`flag::PAUSED`].
 //!
 //! During a pause, hooks stay in place. Queues are still followed so that their counts add up, and
-//! so are the ranges of a thread, so that each end finds its beginning.
+//! so are the ranges of a thread, so that each end finds its start.
 //!
 //! Outside of a collection period, and between the bursts of a recording that may cost the
 //! application only so much (`--max-overhead`), the recording is paused in the same way.
@@ -27,13 +27,13 @@ use crate::state::STATE;
 use midair_record::event::flag;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Whether something that begins now is to be recorded, of any kind. Any thread may call this.
+/// Whether something that starts now is to be recorded, of any kind. Any thread may call this.
 #[inline]
 pub fn is_recording_wanted() -> bool {
     STATE.pause.is_recording_wanted()
 }
 
-/// Returns the bits of [`flag`] for work that begins now and that no thread of the application
+/// Returns the bits of [`flag`] for work that starts now and that no thread of the application
 /// launches.
 pub fn flags_now() -> u8 {
     if is_recording_wanted() {
@@ -56,13 +56,13 @@ pub fn begin(mode: Mode) {
     probe::apply_pause();
 }
 
-/// Sets whether the collection that is about to begin also serves other tools. Called on the worker
+/// Sets whether the collection that is about to start also serves other tools. Called on the worker
 /// thread, while nothing is recorded.
 pub fn set_shared(shared: bool) {
     STATE.pause.shared.store(shared, SeqCst);
 }
 
-/// Begins or ends a collection period, or a burst, of the session's own tool. Without effect in a
+/// Starts or ends a collection period, or a burst, of the session's own tool. Without effect in a
 /// session that has neither. Any thread may call this.
 pub fn set_period(open: bool) {
     if STATE.pause.set_period(open) {
@@ -70,7 +70,7 @@ pub fn set_period(open: bool) {
     }
 }
 
-/// Returns for how long nothing was recorded since the recording began, in ns: in pauses, outside
+/// Returns for how long nothing was recorded since the recording started, in ns: in pauses, outside
 /// of collection periods, and between bursts. The worker thread calls this.
 pub fn off_time() -> u64 {
     STATE.pause.off_time()
@@ -86,13 +86,13 @@ pub fn is_in_bursts() -> bool {
     STATE.pause.mode().bursts
 }
 
-/// Whether the session's recording began paused, so that regions can be selected.
+/// Whether the session's recording started paused, so that regions can be selected.
 pub fn is_selected() -> bool {
     let mode = STATE.pause.mode();
     mode.honoured && mode.selected
 }
 
-/// Counts something of this kind that began during a pause and is left out.
+/// Counts something of this kind that started during a pause and is left out.
 pub fn left_out(record_kind: u8) {
     STATE.pause.left_out(record_kind);
 }

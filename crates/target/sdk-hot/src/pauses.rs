@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 pub struct Mode {
     /// Whether it reacts to them at all.
     pub honoured: bool,
-    /// Whether the recording begins paused.
+    /// Whether the recording starts paused.
     pub selected: bool,
     /// Whether nested pairs are counted.
     pub counted: bool,
-    /// Whether only what begins in a collection period is recorded.
+    /// Whether only what starts in a collection period is recorded.
     pub periods: bool,
-    /// Whether only what begins in a burst is recorded ([`crate::pause::set_period`] begins and ends
+    /// Whether only what starts in a burst is recorded ([`crate::pause::set_period`] starts and ends
     /// them).
     pub bursts: bool,
 }
@@ -35,7 +35,7 @@ impl Mode {
         }
     }
 
-    /// Whether something of ours begins and ends the recording, again and again.
+    /// Whether something of ours starts and ends the recording, again and again.
     fn is_switched(self) -> bool {
         self.periods || self.bursts
     }
@@ -81,13 +81,13 @@ impl Moment {
             | u64::from(self.count as u32) << 32
     }
 
-    /// Whether what begins now is recorded.
+    /// Whether what starts now is recorded.
     fn is_recording(self) -> bool {
         !self.paused && !self.closed
     }
 
-    /// Returns the state after a pause begins. The very first call is never counted, since programs
-    /// pause a recording that began by itself.
+    /// Returns the state after a pause starts. The very first call is never counted, since programs
+    /// pause a recording that started by itself.
     pub(crate) fn paused(self, counted: bool) -> Moment {
         let count = if counted && self.called {
             self.count.saturating_sub(1)
@@ -132,19 +132,19 @@ pub(crate) struct Pause {
     mode: AtomicU32,
     /// [`Moment::word`].
     moment: AtomicU64,
-    /// Whether others want what begins during a pause.
+    /// Whether others want what starts during a pause.
     pub(crate) shared: AtomicBool,
     /// Whether one of the calls named a thread other than the main one.
     pub(crate) named_thread: AtomicBool,
-    /// The number of pauses that took effect, without the one at the beginning.
+    /// The number of pauses that took effect, without the one at the start.
     pauses: AtomicU64,
     /// When the last pause took effect; 0: it has ended.
     since: AtomicU64,
     /// How long the ended pauses took together, in ns.
     total: AtomicU64,
-    /// The number of collection periods or bursts that began.
+    /// The number of collection periods or bursts that started.
     periods: AtomicU64,
-    /// When the current period began; 0: none is on.
+    /// When the current period started; 0: none is on.
     open_since: AtomicU64,
     /// How long the ended periods took together, in ns.
     open_total: AtomicU64,
@@ -249,7 +249,7 @@ impl Pause {
         if time > i64::MAX as u64 { 0 } else { time }
     }
 
-    /// Begins or ends a collection period or a burst. Returns whether this changes what is recorded.
+    /// Starts or ends a collection period or a burst. Returns whether this changes what is recorded.
     pub(crate) fn set_period(&self, open: bool) -> bool {
         if !self.mode().is_switched() {
             return false;
@@ -297,7 +297,7 @@ impl Pause {
         flags & flag::PAUSED == 0 || self.is_shared()
     }
 
-    /// Whether others than the session's own tool want what begins during a pause.
+    /// Whether others than the session's own tool want what starts during a pause.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Relaxed)
@@ -340,7 +340,7 @@ impl Pause {
                 false => ("periods", "--collection-period"),
             };
             notes.push(format!(
-                "recorded in {periods} {name}, {seconds:.3} s in all ({option}): {what} that began outside of them are left out, and calls and markers"
+                "recorded in {periods} {name}, {seconds:.3} s in total ({option}): {what} that started outside them are excluded, and calls and markers"
             ));
         }
         if !has_pauses {
@@ -349,39 +349,39 @@ impl Pause {
         let seconds = seconds_of(&self.total, &self.since);
         let pauses = self.pauses.swap(0, Relaxed);
         let what = if mode.is_switched() {
-            "the numbers above have what".to_owned()
+            "the numbers above include".to_owned()
         } else {
-            format!("{what} that")
+            format!("{what} that started then")
         };
         let from_the_start = if mode.selected {
-            ", and from the start, as was asked for"
+            ", and from the start, as requested"
         } else {
             ""
         };
         let rest = if mode.is_switched() {
-            "began then"
+            "these pauses"
         } else {
-            "began then are left out, and calls and markers"
+            "are excluded, and calls and markers"
         };
         notes.push(format!(
-            "the program paused the recording {pauses} times{from_the_start}, for {seconds:.3} s in all (roctxProfilerPause): {what} {rest}"
+            "the program paused recording {pauses} times{from_the_start}, for {seconds:.3} s in total (roctxProfilerPause): {what} {rest}"
         ));
         if mode.selected && !moment.called {
             notes.push(
-                "nothing was selected: the program did not call roctxProfilerResume".to_owned(),
+                "no region was selected: the program did not call roctxProfilerResume".to_owned(),
             );
         } else if moment.paused {
             notes.push("the recording was paused when it ended".to_owned());
         }
         if moment.count < 0 {
             notes.push(format!(
-                "roctxProfilerPause was called {} times more than roctxProfilerResume: resumes without effect are the consequence",
+                "roctxProfilerPause was called {} times more than roctxProfilerResume: some resumes had no effect",
                 -i64::from(moment.count)
             ));
         }
         if self.named_thread.swap(false, Relaxed) {
             notes.push(
-                "a pause or resume named one thread: it was taken for all threads, as rocprofv3 does"
+                "a pause or resume named one thread: midair applies it to all threads, as rocprofv3 does"
                     .to_owned(),
             );
         }
@@ -468,11 +468,11 @@ mod tests {
             "{notes:?}"
         );
         assert!(
-            notes[0].contains(": 1 dispatches that began outside"),
+            notes[0].contains(": 1 dispatches that started outside"),
             "{notes:?}"
         );
         assert!(
-            notes[1].contains("the numbers above have what began then"),
+            notes[1].contains("the numbers above include these pauses"),
             "{notes:?}"
         );
     }
@@ -545,7 +545,7 @@ mod tests {
         assert_eq!(with(counted, "rrpp"), "off +!++-!");
         // Pauses without a resume: the count has to rise to zero again.
         assert_eq!(with(counted, "pprrp"), "off ---+!-!");
-        // Pairs are counted, and the recording does not begin paused: the first pause takes effect,
+        // Pairs are counted, and the recording does not start paused: the first pause takes effect,
         // whatever the count.
         let counted = Mode {
             counted: true,
@@ -592,7 +592,7 @@ mod tests {
         pause.left_out[0].store(7, Relaxed);
         let notes = pause.notes();
         assert!(notes[0].contains("paused the recording 1 times, for 0.00"));
-        assert!(notes[0].contains(": 7 dispatches that began then are left out"));
+        assert!(notes[0].contains(": 7 dispatches that started then are excluded"));
         assert_eq!(notes[1], "the recording was paused when it ended");
         assert!(pause.notes()[0].contains("no dispatches and copies"));
         pause.begin(Mode {

@@ -40,9 +40,9 @@ fn control() -> Option<&'static Control> {
     unsafe { STATE.control.load(Relaxed).as_ref() }
 }
 
-/// The kinds that are not looked at when they begin during a pause. It lacks the calls that pause
+/// The kinds that are not looked at when they start during a pause. It lacks the calls that pause
 /// and resume, which are always recorded; the calls for ranges, since an end has to find its
-/// beginning; and dispatches, since the packets of a queue are counted.
+/// start; and dispatches, since the packets of a queue are counted.
 const CUT: KindSet = sets::AMD.without(KindSet::of(&[
     kind::MARKER_CONTROL_API,
     kind::MARKER_CORE_API,
@@ -246,7 +246,7 @@ impl Busy {
     }
 
     /// Returns correlation id and ancestor of the call of API `kind` from which this thread has
-    /// just returned, if that call was traced and began at `since` or later. This is for a hook
+    /// just returned, if that call was traced and started at `since` or later. This is for a hook
     /// that has called the plain wrapper. A call's entry stays unchanged until this thread's next
     /// call at that depth.
     pub fn returned(&mut self, kind: u8, since: u64) -> Option<(u64, u64)> {
@@ -322,7 +322,7 @@ impl Busy {
         self.control.called.load(Relaxed).contains(kind)
     }
 
-    /// Returns the bits of [`flag`] for what this thread begins now.
+    /// Returns the bits of [`flag`] for what this thread starts now.
     #[inline]
     pub fn flags_now(&self) -> u8 {
         self.control.pause_flag.load(Relaxed) as u8
@@ -364,14 +364,14 @@ impl Busy {
         threads::index_of(self.slot)
     }
 
-    /// Whether calls of this kind that begin now are recorded.
+    /// Whether calls of this kind that start now are recorded.
     #[inline]
     pub fn records(&self, kind: u8) -> bool {
         self.control.recorded.load(Relaxed).contains(kind)
     }
 
     /// Stores a record made of a fixed part and a tail; see
-    /// [`midair_record::spool::ChunkWriter::store`]. Does nothing with a record that began during a
+    /// [`midair_record::spool::ChunkWriter::store`]. Does nothing with a record that started during a
     /// pause, unless others want it.
     #[inline]
     pub fn store(&mut self, kind: u8, parts: [&[u8]; 2]) -> bool {
@@ -411,7 +411,7 @@ pub struct Call {
     generation: u64,
     slot: Option<&'static ThreadSlot>,
     depth: usize,
-    /// The kinds that were recorded when it began.
+    /// The kinds that were recorded when it started.
     recorded: KindSet,
     /// Whether it is reported to a tool.
     reported: bool,
@@ -510,7 +510,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     } else {
         0
     };
-    // Recording is just beginning, so the call's first packets may be left out.
+    // Recording is just start, so the call's first packets may be left out.
     let is_cut = has_own_record && control.accepting.load(Relaxed) == 0;
     let flags = if is_cut { flags | flag::CUT } else { flags };
     *entry = OpenCall {
@@ -540,7 +540,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
 pub(crate) struct Seen {
     /// It becomes a record.
     pub recorded: bool,
-    /// Tools may want to be told.
+    /// Tools may want a notification.
     pub reported: bool,
 }
 
@@ -611,7 +611,7 @@ pub(crate) fn running_call(call: Call) -> Option<RunningCall> {
     })
 }
 
-/// Sets the call's beginning to now, since the time before was spent in a tool's function.
+/// Sets the call's start to now, since the time before was spent in a tool's function.
 pub(crate) fn restart(call: Call) {
     if let Some(mut running) = running_call(call)
         && let Some(open) = running.busy.owned().open.get_mut(call.depth)
@@ -631,7 +631,7 @@ pub struct Ended {
     pub ancestor: u64,
     /// When it returned.
     pub end: u64,
-    /// The kinds that were recorded when it began.
+    /// The kinds that were recorded when it started.
     pub recorded: KindSet,
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct State {
     pub stream_frames: AtomicPtr<[Frame; MAX_OPEN]>,
     /// The same for regions of OpenMP.
     pub region_frames: AtomicPtr<RegionFrames>,
-    /// Where the search for a free place begins, and whether any place was used in this session.
+    /// Where the search for a free place starts, and whether any place was used in this session.
     pub next_work: AtomicUsize,
     pub work_told: AtomicBool,
     /// Ids of agents by node.

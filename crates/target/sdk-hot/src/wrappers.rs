@@ -20,7 +20,7 @@ pub struct Table {
     pub name: &'static str,
     /// Record kind of its calls.
     pub kind: u8,
-    /// HSA tables begin with a version, HIP tables with a size.
+    /// HSA tables start with a version, HIP tables with a size.
     pub hsa: bool,
     /// `sizeof` of the newest table that we know; that of a running runtime may be smaller or
     /// larger.

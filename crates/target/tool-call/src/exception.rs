@@ -199,7 +199,7 @@ unsafe fn what(
     object: *mut c_void,
 ) -> Option<String> {
     // SAFETY: the caller passes a live exception, its type and its object. The symbol of this name
-    // is `std::exception`'s type. Its virtual functions begin with two destructors and `what`.
+    // is `std::exception`'s type. Its virtual functions start with two destructors and `what`.
     unsafe {
         let base = of_runtime(exception, c"_ZTISt9exception")?.cast::<TypeInfo>();
         let do_catch = (*(*base).functions)[DO_CATCH];

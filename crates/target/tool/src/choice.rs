@@ -13,7 +13,7 @@ static CHOSEN: RwLock<Option<ChosenKernels>> = RwLock::new(None);
 
 /// Passes the choice in the session's settings to the SDK. Call it before the contexts are started.
 pub(crate) fn begin(sdk: Sdk) {
-    // An invalid expression was reported before the session began.
+    // An invalid expression was reported before the session started.
     let chosen = chosen_kernels(&files::settings(sdk)).ok().flatten();
     let ranges: Vec<[u64; 2]> = chosen
         .iter()

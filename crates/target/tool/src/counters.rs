@@ -39,7 +39,7 @@ pub fn begin(sdk: Sdk, settings: &Settings, identity: &Identity) -> Result<Count
     if plan.agents.is_empty() {
         return Err(Failure::new(
             Kind::NoCounters,
-            "the process sees no GPU that counters are asked of",
+            "the process sees no GPU of the requested counters",
         ));
     }
     let bytes = counter_plan::encode(&Plan {
@@ -51,7 +51,7 @@ pub fn begin(sdk: Sdk, settings: &Settings, identity: &Identity) -> Result<Count
         None => 1,
         Some(text) => text.trim().parse().map_err(|_| {
             let name = INTERVAL.to_string_lossy();
-            Failure::new(Kind::Usage, format!("{name} is no number: {text}"))
+            Failure::new(Kind::Usage, format!("{name} is not a number: {text}"))
         })?,
     };
     sdk.count_every(&bytes, interval).map_err(|error| {

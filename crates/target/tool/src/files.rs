@@ -68,7 +68,8 @@ struct Followed {
 
 /// Whether files of this process were written, or it was reported why not.
 static WROTE: AtomicBool = AtomicBool::new(false);
-const NOTHING: &str = "nothing was recorded, no file is written: midair saw no call and no kernel of the requested kinds";
+const NOTHING: &str =
+    "nothing was recorded, no file is written: midair saw no call or kernel of the requested kinds";
 
 /// The same message for a program without anything that could have been recorded.
 const NO_RUNTIME: &str =
@@ -149,9 +150,9 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
         .ok_or_else(|| {
             Failure::new(
                 Kind::Output,
-                "no directory for temporary files can be written",
+                "cannot write to any directory for temporary files",
             )
-            .hint("name one in ROCPROF_TMPDIR")
+            .hint("set ROCPROF_TMPDIR to one")
         })?;
     let records = records.limited(record_limit(&settings)?);
     let peers = peers(kind, &settings)?;
@@ -165,7 +166,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
     // SAFETY: this is the reader's own mapping. The reader is kept by the thread, which ends when
     // the session is over, and then by `finish`.
     unsafe { sdk.give_spool(base, len) }
-        .map_err(|error| setup(&format!("the SDK takes no spool (status {})", error.0)))?;
+        .map_err(|error| setup(&format!("the SDK refused the spool (status {})", error.0)))?;
     *recording() = Some(Recording {
         kind,
         settings,
@@ -187,7 +188,7 @@ fn peers(kind: SessionKind, settings: &Settings) -> Result<Option<Peers>, Failur
     Peers::join(Path::new("/tmp")).map(Some).map_err(|error| {
         Failure::new(
             Kind::Setup,
-            format!("--process-sync has no file in /tmp: {error}"),
+            format!("--process-sync cannot use a file in /tmp: {error}"),
         )
     })
 }
@@ -201,7 +202,7 @@ fn temporary_directories() -> impl Iterator<Item = PathBuf> {
         .chain([std::env::temp_dir(), PathBuf::from(".")])
 }
 
-/// Follows the spool until it is told to stop, then reads the rest.
+/// Follows the spool until it is asked to stop, then reads the rest.
 fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) -> Followed {
     let mut events = 0;
     let mut failure = None;
@@ -227,7 +228,7 @@ fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) ->
             Ok(taken) => ended && taken > 0,
             Err(error) => {
                 failure.get_or_insert_with(|| {
-                    Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+                    Failure::new(Kind::Output, format!("cannot store records: {error}"))
                 });
                 ended
             }
@@ -286,7 +287,7 @@ fn write(recording: Recording) {
     let Ok(followed) = done.recv_timeout(FINISH_LIMIT) else {
         let failure = Failure::new(
             Kind::Output,
-            "what was recorded could not be taken over in time: nothing is written",
+            "cannot write results: the records could not be collected in time",
         );
         return print_failure(kind, &settings, &failure);
     };
@@ -326,7 +327,7 @@ fn write(recording: Recording) {
     };
     let written = records
         .finish_session(session)
-        .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
+        .map_err(|error| Failure::new(Kind::Output, format!("cannot store records: {error}")))
         .and_then(|(records, covered)| {
             (identity.process.init_time, identity.process.fini_time) = covered;
             Finished {

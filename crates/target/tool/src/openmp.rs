@@ -14,8 +14,8 @@ const ASKED: &CStr = c"ROCPROF_OMPT_TRACE";
 /// The setting that chooses some, by words.
 const CHOSEN: &CStr = c"ROCPROF_OMPT_TRACE_OPERATIONS";
 /// What is said where they are asked for in an attach.
-pub const TOO_LATE: &str = "ROCPROF_OMPT_TRACE is set, but events of OpenMP are recorded only in a program that is started with \
-     this: its runtime asks for its tool once, when it starts";
+pub const TOO_LATE: &str = "ROCPROF_OMPT_TRACE has no effect: OpenMP events require a started program, since its runtime loads its tool \
+     once, at its start";
 
 /// Whether they are asked for.
 pub fn is_asked(sdk: Sdk) -> bool {
@@ -34,7 +34,7 @@ pub fn operations(sdk: Sdk) -> Vec<c_int> {
     let (operations, unknown) = of_words(&words);
     for word in unknown {
         sdk.note(&format!(
-            "{}: there is no '{word}' among the kinds of events of OpenMP",
+            "{}: '{word}' is not a kind of OpenMP event",
             CHOSEN.to_string_lossy()
         ));
     }

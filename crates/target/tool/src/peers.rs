@@ -30,7 +30,7 @@ impl Peers {
     /// Joins the peers: those with the same parent and the same user.
     ///
     /// # Errors
-    /// When there is no file for the lock, or it belongs to somebody else.
+    /// When there is no file for the lock, or it belongs to another user.
     pub(crate) fn join(directory: &Path) -> io::Result<Peers> {
         let parent = std::os::unix::process::parent_id();
         // SAFETY: geteuid takes no arguments and cannot fail.
@@ -145,7 +145,7 @@ mod tests {
         other.stdin.take().unwrap().flush().unwrap();
         other.wait().unwrap();
         assert!(waits.join().unwrap());
-        // A link that somebody has put there is not followed.
+        // A link there is not followed.
         std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
         assert!(Peers::at(path, user).is_err());
     }

@@ -1,4 +1,4 @@
-//! Collection periods: a thread of ours begins and ends them.
+//! Collection periods: a thread of ours starts and ends them.
 
 use crate::files;
 use crate::sdk::{Sdk, SessionKind};
@@ -13,7 +13,7 @@ const NAME: &str = "midair-periods";
 const STACK: usize = 128 << 10;
 
 /// When the process was started with the tool: the first period's delay counts from then. In a
-/// process that was attached to, it counts from the beginning of the recording.
+/// process that was attached to, it counts from the start of the recording.
 static STARTED: OnceLock<Instant> = OnceLock::new();
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
@@ -46,7 +46,7 @@ pub(crate) fn of(sdk: Sdk) -> Vec<Period> {
     })
 }
 
-/// Begins and ends these periods on a thread of its own, until [`end`]. Call it when the pauses of
+/// Starts and ends these periods on a thread of its own, until [`end`]. Call it when the pauses of
 /// the session are set.
 pub(crate) fn begin(sdk: Sdk, periods: Vec<Period>) {
     if periods.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) fn begin(sdk: Sdk, periods: Vec<Period>) {
     };
     if let Err(error) = quiet_thread(NAME, STACK, body) {
         sdk.note(&format!(
-            "nothing is recorded: there is no thread for the collection periods ({error})"
+            "cannot record: cannot create a thread for the collection periods ({error})"
         ));
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn end() {
     }
 }
 
-/// Begins and ends the periods, whose delays and lengths follow one another from this time on.
+/// Starts and ends the periods, whose delays and lengths follow one another from this time on.
 /// Returns when the last is over or the session is.
 fn follow(periods: &[Period], from: Instant, stopped: &Receiver<()>, set: impl Fn(bool)) {
     // What lies beyond the range of clocks never comes.

@@ -159,14 +159,14 @@ impl Sdk {
         // forever.
         unsafe { (self.table.choose_kernels)(takes, words.as_ptr(), words.len()) };
     }
-    /// Sets how our records react to the program's pauses, and whether only what begins in a
+    /// Sets how our records react to the program's pauses, and whether only what starts in a
     /// collection period ([`Sdk::set_period`]) or in a burst is recorded: bits of
     /// [`midair_abi::private::pauses`].
     pub fn set_pauses(&self, bits: u32) {
         // SAFETY: see above.
         unsafe { (self.table.set_pauses)(bits) };
     }
-    /// Begins or ends a collection period. Any thread may call this.
+    /// Starts or ends a collection period. Any thread may call this.
     pub fn set_period(&self, open: bool) {
         // SAFETY: see above.
         unsafe { (self.table.set_period)(u32::from(open)) };

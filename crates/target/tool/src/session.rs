@@ -20,7 +20,7 @@ const COUNTS: [&CStr; 3] = [
     c"MIDAIR_PMC_DEVICE",
 ];
 
-/// The settings that ask for what is told with its packets: launches of graphs, and events.
+/// The settings that ask for what comes with its packets: launches of graphs, and events.
 const OF_PACKETS: [&CStr; 2] = [c"ROCPROF_HIP_GRAPH_TRACE", c"ROCPROF_HIP_EVENT_TRACE"];
 
 /// The domains and their contexts.
@@ -64,7 +64,7 @@ fn is_on(sdk: Sdk, setting: &CStr) -> bool {
     };
     tool_boolean(&value).unwrap_or_else(|| {
         sdk.note(&format!(
-            "{} is empty where a boolean is needed: taken as off",
+            "{} is empty, but must be a boolean: midair uses off",
             setting.to_string_lossy()
         ));
         false
@@ -124,7 +124,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     for setting in not_built() {
         if is_on(sdk, setting) {
             sdk.note(&format!(
-                "{} is set, but this is not collected yet",
+                "{} has no effect: midair does not collect this yet",
                 setting.to_string_lossy()
             ));
         }
@@ -137,14 +137,14 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     }
     periods::begin(sdk, periods);
     if !any {
-        sdk.note("no setting asks for anything that can be collected");
+        sdk.note("no setting enables a domain that midair can collect");
     }
     Ok(())
 }
 
 /// Makes the program's calls of `roctxProfilerPause` and `roctxProfilerResume` effective where
 /// AMD's tool does: with markers, or where only selected regions are to be recorded. With periods or
-/// bursts, the recording begins outside of one.
+/// bursts, the recording starts outside of one.
 fn honour_pauses(sdk: Sdk, periods: bool, bursts: bool) {
     let markers = is_on(sdk, c"ROCPROF_MARKER_API_TRACE");
     let selected = is_on(sdk, c"ROCPROF_SELECTED_REGIONS");
@@ -174,7 +174,7 @@ fn in_bursts(sdk: Sdk, otherwise: bool) -> bool {
     );
     if !is_attached {
         sdk.note(&format!(
-            "{MAX_OVERHEAD} has no effect without counters: all of a program that is started is recorded"
+            "{MAX_OVERHEAD} has no effect without counters: everything in a started program is recorded"
         ));
     }
     is_attached

@@ -228,7 +228,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
         assert_eq!(running(), [11, 21]);
         assert!(with(|fake| fake.notes.is_empty()));
 
-        // A launch of a graph is told with its kernels.
+        // A launch of a graph is reported with its kernels.
         settings(&[("ROCPROF_HIP_GRAPH_TRACE", "1")]);
         assert_eq!(on(&attach), 0);
         assert_eq!(running(), [11, 33]);
@@ -256,8 +256,8 @@ fn each_attach_collects_what_its_settings_ask_for() {
         let notes = with(|fake| fake.notes.join("\n"));
         for words in [
             "ROCPROF_KERNEL_TRACE is empty",
-            "ROCPROF_OMPT_TRACE is set, but events of OpenMP are recorded only in a program that is started",
-            "no setting asks",
+            "ROCPROF_OMPT_TRACE has no effect: OpenMP events require a started program",
+            "no setting enables",
         ] {
             assert!(notes.contains(words), "{words}: {notes}");
         }
@@ -300,7 +300,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
         }
         with(|fake| fake.notes.clear());
 
-        // Collection periods begin with the recording, and end with it at the latest.
+        // Collection periods start with the recording, and end with it at the latest.
         for (periods, calls) in [("0:1:2", vec![1, 0, 1, 0]), ("3600000000000:1:1", vec![])] {
             settings(&[
                 ("ROCPROF_KERNEL_TRACE", "1"),

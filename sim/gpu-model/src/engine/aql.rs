@@ -64,7 +64,7 @@ const ENABLE_PROFILING: u32 = 1 << 3;
 /// The value that the model leaves in a doorbell that it has read. No thread rings with this value,
 /// so each ring is seen as a change.
 const READ: u64 = 1 << 63;
-/// How long a ring that was overwritten may hold up its packets, see [`Rung`]. This is much longer
+/// How long a ring that was overwritten may block its packets, see [`Rung`]. This is much longer
 /// than a thread that has written a packet may wait for its processor before it rings, on a busy
 /// machine.
 const OVERWRITTEN_NS: u64 = 20_000_000;
@@ -220,7 +220,7 @@ impl AqlQueue {
         }
         let unused = || machine.load_u64(self.place.write_index_at) == 0;
         if unused() && machine.swap_u64(at, 0, READ) && !unused() {
-            // Another thread may have begun to use the queue in the meantime, and may have rung 0
+            // Another thread may have started to use the queue in the meantime, and may have rung 0
             // just before the swap. A later ring makes this swap fail.
             machine.swap_u64(at, READ, 0);
         }

@@ -60,7 +60,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Creates the engine of a queue, which begins at the queue's read index.
+    /// Creates the engine of a queue, which starts at the queue's read index.
     pub fn new(
         sdma: bool,
         place: Place,
@@ -99,7 +99,7 @@ pub mod signal {
     pub const MAILBOX: u64 = 16;
     /// The event to raise, 0 for none (for signals that only the device and active waiters watch).
     pub const EVENT: u64 = 24;
-    /// When the packet began.
+    /// When the packet started.
     pub const START: u64 = 32;
     /// When it ended.
     pub const END: u64 = 40;

@@ -14,7 +14,7 @@ struct Side {
 }
 
 impl Side {
-    /// Decodes the five dwords of a side, which begin at `d[0]`.
+    /// Decodes the five dwords of a side, which start at `d[0]`.
     fn decode(d: &[u32]) -> Side {
         let word = |n: usize| u64::from(d.get(n).copied().unwrap_or(0));
         Side {

@@ -674,7 +674,7 @@ fn a_rectangle_is_moved_row_by_row() {
     };
     let mut queue = Engine::new(true, place, Arc::new(Settings::default()), &bench);
     bench.write(0x8000, &(0..64).collect::<Vec<u8>>());
-    // 2 rows of 3 elements of 2 bytes. The source begins at x=1, y=1 in rows of 8 elements, and the
+    // 2 rows of 3 elements of 2 bytes. The source starts at x=1, y=1 in rows of 8 elements, and the
     // target has rows of 4.
     let dwords = [
         1 | 4 << 8 | 1 << 29,

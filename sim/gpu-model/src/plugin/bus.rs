@@ -133,7 +133,7 @@ const STEP: i64 = 1 << 8;
 /// form.
 ///
 /// # Safety
-/// `at` must be the instruction that the thread has just begun.
+/// `at` must be the instruction that the thread has just started.
 unsafe fn is_streaming(at: *const u8) -> bool {
     // SAFETY: an instruction with this prefix has at least five bytes. Each byte is read only if
     // the bytes before it imply that it exists.

@@ -1,11 +1,11 @@
-//! The log of kernels' begins and ends that the firmware of newer GPUs writes, and that AMD's
+//! The log of kernels' starts and ends that the firmware of newer GPUs writes, and that AMD's
 //! kernel driver maps into a reader (source: `docs/sources.md#kfd`).
 //!
 //! For each node there is a file `PID-NODE` in the directory that `MODEL_FIRMWARE_LOG` names. It is
 //! laid out like the driver's memory: two rings of 20-byte records, a 64-bit write index for each,
 //! and a 64-bit read index for each, which only older readers write. The clock ticks at 100 MHz. A
 //! queue writes into the ring with its number modulo 2, and its doorbell is at 256 + 8 * (number
-//! modulo 1000). Readers never hold up writing: an older record is overwritten.
+//! modulo 1000). Readers never block writing: an older record is overwritten.
 
 use super::{QUEUES_PER_NODE, give_up};
 use std::collections::HashMap;

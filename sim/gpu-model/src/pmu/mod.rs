@@ -91,7 +91,7 @@ impl Pmu {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a kernel of `queue` at `start`, which will take `takes` ns.
+    /// Starts a kernel of `queue` at `start`, which will take `takes` ns.
     pub fn begin(&self, queue: u32, work: Work, start: u64, takes: u64) {
         let mut device = self.lock();
         device.running.push(Running {
@@ -107,7 +107,7 @@ impl Pmu {
     ///
     /// The time is read while no other thread can access the counters. With an earlier time,
     /// commands of another queue could come in between, and count a kernel that had ended when they
-    /// began.
+    /// started.
     pub fn end(&self, queue: u32, clock: impl FnOnce() -> u64) -> u64 {
         let mut device = self.lock();
         let end = clock();

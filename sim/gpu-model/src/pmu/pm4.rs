@@ -151,7 +151,7 @@ impl<M: Machine> Run<'_, M> {
         }
     }
 
-    /// Writes consecutive registers, beginning with one.
+    /// Writes consecutive registers, starting with one.
     fn set(&mut self, base: u32, body: &[u32]) {
         for (register, value) in (base + (body[0] & 0xffff)..).zip(&body[1..]) {
             self.write(register, *value);

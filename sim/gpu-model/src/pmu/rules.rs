@@ -134,7 +134,7 @@ impl Tally {
         }
     }
 
-    /// Adds the time from `from` to `until`, in which a kernel ran. While a kernel that began at
+    /// Adds the time from `from` to `until`, in which a kernel ran. While a kernel that started at
     /// one of `others` is still running, the time is added at that kernel's end.
     pub fn busy(&mut self, from: u64, until: u64, others: &[u64]) {
         let until = others.iter().fold(until, |until, start| until.min(*start));
@@ -257,7 +257,7 @@ impl Rules {
             let unit = place * self.gpu.arrays + array;
             u64::from(there) * self.on_unit(work, xcc, engine, unit)
         };
-        // The workgroups that the block's counter is told of.
+        // The workgroups that the block's counter is notified of.
         let seen = |work: &Work| match block.place {
             Place::Wgp if work.enabled => Gpu::units_of_wgp(instance >> 2)
                 .into_iter()

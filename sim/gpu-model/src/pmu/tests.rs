@@ -176,7 +176,7 @@ fn the_time_of_kernels_that_overlap_counts_once() {
 
 /// Commands of another queue come before a kernel's end or after it. They never come between the
 /// time of the end and the moment when the counters learn of it: they would count a kernel that had
-/// ended before they began.
+/// ended before they started.
 #[test]
 fn a_kernel_ends_at_one_moment() {
     let bench = Bench::new();

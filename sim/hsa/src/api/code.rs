@@ -402,7 +402,7 @@ unsafe extern "C" fn code_object_info(handle: u64, which: u32, value: *mut c_voi
             4 => 2_u32.to_ne_bytes().to_vec(),
             5 => object.file.at.to_ne_bytes().to_vec(),
             6 => object.file.bytes.to_ne_bytes().to_vec(),
-            // The file's addresses begin at 0, so the load base is what has to be added to them.
+            // The file's addresses start at 0, so the load base is what has to be added to them.
             8 | 9 => object.block.at.to_ne_bytes().to_vec(),
             10 => object.block.bytes.to_ne_bytes().to_vec(),
             11 => texts::reported(handle, &uri),

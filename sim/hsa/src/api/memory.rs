@@ -93,7 +93,7 @@ pub unsafe extern "C" fn hsa_amd_pointer_info(
         }
         let found = machine.allocation(at.addr() as u64).copied();
         let host = machine.agents.first().map_or(0, |agent| agent.handle);
-        // SAFETY: the caller's struct begins with its size.
+        // SAFETY: the caller's struct starts with its size.
         let size = unsafe { info.cast::<u32>().read() };
         let mut full = PointerInfo {
             size,

@@ -8,7 +8,7 @@ pub extern "C" fn hsa_amd_profiling_async_copy_enable(enable: bool) -> Status {
     status::SUCCESS
 }
 
-/// Returns begin and end of the work that a signal stands for, after it has ended.
+/// Returns start and end of the work that a signal stands for, after it has ended.
 fn times(handle: u64) -> Option<[u64; 2]> {
     let signal = signal(handle)?;
     let times = [signal.start.load(Acquire), signal.end.load(Acquire)];
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn hsa_amd_profiling_get_dispatch_time(
     out: *mut [u64; 2],
 ) -> Status {
     match times(handle) {
-        // SAFETY: the caller's struct has two words, begin and end.
+        // SAFETY: the caller's struct has two words, start and end.
         Some(times) => unsafe { put(out, times) },
         None => status::ERROR,
     }
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn hsa_amd_profiling_get_async_copy_time(
     out: *mut [u64; 2],
 ) -> Status {
     match times(handle) {
-        // SAFETY: the caller's struct has two words, begin and end.
+        // SAFETY: the caller's struct has two words, start and end.
         Some(times) => unsafe { put(out, times) },
         None => status::ERROR,
     }

@@ -44,7 +44,7 @@ pub struct Collection {
     pub verbose: bool,
 }
 
-/// Returns the collecting program: `ROCPROF`; or `rocprofv3` beside our executable; or our
+/// Returns the collecting program: `ROCPROF`; or `rocprofv3` next to our executable; or our
 /// executable itself, where one file contains all programs; or the one on the path.
 fn rocprofv3() -> Command {
     if let Some(named) = std::env::var_os("ROCPROF")
@@ -226,7 +226,7 @@ impl Collection {
         // The collecting program reads the Enter key, which detaches.
         command.args(&words).stdin(Stdio::inherit());
         if self.pid.is_some() {
-            // Its lines and our progress line take turns. What a started program prints is left to
+            // Its lines and our progress line alternate. What a started program prints is left to
             // that program.
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
@@ -240,7 +240,7 @@ impl Collection {
                 Kind::Installation,
                 format!("{}: {error}", program.display()),
             )
-            .hint("rocprof-compute needs rocprofv3 beside it, or on PATH, or in ROCPROF")
+            .hint("rocprof-compute cannot find rocprofv3: install it in the same directory or on PATH, or set ROCPROF")
         })?;
         Ok((program, child))
     }

@@ -31,7 +31,7 @@ impl Machine {
         let sources = Sources::of_root(Path::new("/"))
             .with_environment(&OwnFiles, |name| std::env::var(name).ok());
         let agents = sources.read_through(&OwnFiles).map_err(|error| {
-            unusable(format!("the GPUs of this machine cannot be read: {error}"))
+            unusable(format!("cannot list the GPUs of this machine: {error}"))
                 .hint("profile needs AMD's kernel driver; analyze needs no GPU")
         })?;
         let gpus = agents
@@ -52,8 +52,8 @@ impl Machine {
         }
         let known: Vec<&str> = Architecture::all().iter().map(|it| it.name).collect();
         Err(unusable(match names.is_empty() {
-            true => "this machine has no GPU of AMD's".to_owned(),
-            false => format!("there are no tables for {}", names.join(", ")),
+            true => "this machine has no AMD GPU".to_owned(),
+            false => format!("no tables exist for {}", names.join(", ")),
         })
         .hint(format!("known are {}", known.join(", "))))
     }

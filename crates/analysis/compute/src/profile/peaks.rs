@@ -40,11 +40,11 @@ pub(super) fn program() -> Result<PathBuf, Failure> {
     installed().ok_or_else(|| {
         Failure::new(
             Kind::Installation,
-            "the GPU's peaks cannot be measured: AMD's benchmark is not installed",
+            "cannot measure the GPU's peaks: AMD's benchmark is not installed",
         )
         .hint(format!(
-            "{VARIABLE} names it (rocprofiler-compute has it as utils/rooflines/roofline-*); without --roofline the \
-             specification's peaks are shown"
+            "set {VARIABLE} to its path (utils/rooflines/roofline-* of rocprofiler-compute); without --roofline, the specification's peaks \
+             are shown"
         ))
     })
 }

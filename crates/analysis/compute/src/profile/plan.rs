@@ -157,10 +157,10 @@ pub fn plan(
             ));
         }
         let definitions = Definitions::read(&text)
-            .map_err(|error| unusable(format!("sums of levels cannot be defined: {error}")))?;
+            .map_err(|error| unusable(format!("cannot define sums of levels: {error}")))?;
         known = known
             .with(&definitions)
-            .map_err(|error| unusable(format!("sums of levels cannot be defined: {error}")))?;
+            .map_err(|error| unusable(format!("cannot define sums of levels: {error}")))?;
         plan.definitions = text;
     }
 

@@ -285,7 +285,7 @@ impl Follow for Progress<'_> {
         if self.reached && !before {
             self.console.status("");
             self.console.note(&format!(
-                "every metric is within {} % after {:.1} s: detaching",
+                "every metric is within {} % after {:.1} s; detaching",
                 self.target.unwrap_or_default(),
                 elapsed.as_secs_f64()
             ));

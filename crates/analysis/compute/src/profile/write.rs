@@ -113,7 +113,7 @@ pub(super) fn configuration(
 
 /// Writes `pmc_perf.csv`: a line for each dispatch, with AMD's columns in AMD's order. A counter's
 /// field is empty where the dispatch was not counted for it. Behind AMD's columns are the groups
-/// that counted the dispatch, by their numbers in `perfmon/`, and whether something ran beside it
+/// that counted the dispatch, by their numbers in `perfmon/`, and whether something ran alongside it
 /// while it was counted, so that its values were left out.
 pub(super) fn dispatches(
     path: &Path,

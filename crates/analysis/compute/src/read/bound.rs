@@ -137,7 +137,7 @@ mod tests {
             bound.begin(&mut database).unwrap();
             let count = database.query_row(ENDLESS, [], |row| row.get::<_, i64>(0));
             let said = wrong(Path::new("a.db"), &count.unwrap_err());
-            assert!(said.what.contains("longer to read"), "{}", said.what);
+            assert!(said.what.contains("takes longer than"), "{}", said.what);
             // Another query has its own steps, and the limit on all is the database's.
             let again = database.query_row(ENDLESS, [], |row| row.get::<_, i64>(0));
             assert!(again.is_err());

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 const PROCESS: [&str; 3] = ["PID", "Process_Id", "pid"];
 
 /// What helps if a file is not as it should be.
-pub(super) const DAMAGED: &str =
-    "the file is damaged, or of a version that is not known: profile again";
+pub(super) const DAMAGED: &str = "the file is damaged or has an unknown version: profile again";
 
 /// How many bytes are read at once.
 const BUFFER: usize = 1 << 20;
@@ -26,7 +25,7 @@ pub(crate) struct Lines<'p> {
     path: &'p Path,
     file: File,
     buffer: Vec<u8>,
-    /// Where the next line begins in the buffer, and where the read bytes end.
+    /// Where the next line starts in the buffer, and where the read bytes end.
     at: usize,
     end: usize,
     ended: bool,
@@ -208,7 +207,7 @@ pub(crate) fn single(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let values = lines.next()?.map(words);
     let Some(values) = values.filter(|values| values.len() >= headings.len()) else {
         return Err(unusable(format!(
-            "{} has no complete line of values",
+            "{} has no complete data line",
             path.display()
         )));
     };
@@ -298,10 +297,7 @@ pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
         if !holds.iter().any(|it| matches!(it, Holds::Start))
             || !holds.iter().any(|it| matches!(it, Holds::End))
         {
-            return Err(unusable(format!(
-                "{} has no columns with times",
-                path.display()
-            )));
+            return Err(unusable(format!("{} has no time columns", path.display())));
         }
         let mut unquoted = Vec::new();
         loop {
@@ -333,7 +329,7 @@ pub(crate) fn wide(paths: &[&PathBuf]) -> Result<Frame, Failure> {
                         };
                         let Some(value) = value else {
                             return Err(unusable(format!(
-                                "{}: line {number_of_line}: {} is no number: {}",
+                                "{}: line {number_of_line}: {} is not a number: {}",
                                 path.display(),
                                 headings[column],
                                 String::from_utf8_lossy(word)
@@ -404,7 +400,7 @@ pub(super) fn once(path: &Path, frame: &Frame) -> Result<(), Failure> {
         let process = PROCESS.map(|name| at(name, row).to_bits());
         if !id.is_nan() && !seen.insert((id.to_bits(), process)) {
             return Err(unusable(format!(
-                "{} has more than one line for the dispatch {id}",
+                "{} has several lines for dispatch {id}",
                 path.display()
             ))
             .hint(DAMAGED));

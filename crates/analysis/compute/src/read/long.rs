@@ -39,7 +39,7 @@ fn lacks(path: &Path, column: &str) -> Failure {
 /// What is equal in each run of a program: kernel, GPU, grid, workgroup and LDS.
 type Key = (u32, [u64; 4]);
 
-/// One dispatch of one pass: number, kernel, begin and end.
+/// One dispatch of one pass: number, kernel, start and end.
 type Identity = (u64, u32, i64, i64);
 
 /// What a pass says about a dispatch.
@@ -166,8 +166,7 @@ impl Reader {
                 return Err(wrong(&what, b""));
             }
             let id = number(&words[places.dispatch]).filter(|id| id.is_finite());
-            let id =
-                id.ok_or_else(|| wrong("no number of a dispatch: ", &words[places.dispatch]))?;
+            let id = id.ok_or_else(|| wrong("not a dispatch number: ", &words[places.dispatch]))?;
             let value = number(&words[places.value]).filter(|value| !value.is_infinite());
             let value = value.ok_or_else(|| wrong("no count: ", &words[places.value]))?;
             let kernel = String::from_utf8_lossy(&words[places.kernel]);
@@ -185,8 +184,7 @@ impl Reader {
                         self.begin();
                     }
                     let gpu = number_of_gpu(&words[places.gpu]).filter(|gpu| gpu.is_finite());
-                    let gpu =
-                        gpu.ok_or_else(|| wrong("no number of a GPU: ", &words[places.gpu]))?;
+                    let gpu = gpu.ok_or_else(|| wrong("not a GPU number: ", &words[places.gpu]))?;
                     let fields = places.fields.map(|place| {
                         let word = place.map(|place| words[place].as_slice());
                         word.and_then(number).unwrap_or(f64::NAN)
@@ -228,10 +226,10 @@ impl Reader {
     fn end(&self, path: &Path) -> Result<(), Failure> {
         if self.pass > 1 && !self.is_new && !self.seen.is_empty() {
             return Err(unusable(format!(
-                "{} has all counters of dispatches twice: they are of several runs or processes",
+                "{} has each dispatch's counters twice: it mixes several runs or processes",
                 path.display()
             ))
-            .hint("profile again, or analyze the database of each process by itself"));
+            .hint("profile again, or analyze each process's database separately"));
         }
         Ok(())
     }
@@ -309,7 +307,7 @@ impl Reader {
     fn finish(mut self) -> Result<Frame, Failure> {
         let rows = self.dispatches.kernel.len();
         if rows == 0 {
-            return Err(unusable("the files of counters have no dispatch"));
+            return Err(unusable("the counter files have no dispatch"));
         }
         if self.pass > 1 {
             self.set_medians();

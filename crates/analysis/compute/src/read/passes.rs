@@ -62,7 +62,7 @@ pub(super) fn joined(paths: &[&PathBuf]) -> Result<Frame, Failure> {
     }
     match whole {
         Some((frame, _)) => Ok(frame),
-        None => Err(unusable("there are no files of passes")),
+        None => Err(unusable("no pass files found")),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Reader {
     /// The GPU that the dispatches ran on: its columns in the database.
     agent: Option<(String, String, Value)>,
     files: usize,
-    /// The pass that is being read, and how many passes were begun.
+    /// The pass that is being read, and how many passes were started.
     pass: Option<String>,
     passes: usize,
     /// How often each key occurred in this pass; and the rows of the first pass, by key and number
@@ -46,7 +46,7 @@ pub(crate) struct Reader {
 }
 
 /// What the columns of `pmc_perf.csv` need beyond what metrics do: the size of a wave, the call
-/// that launched the dispatch, and whether it was counted beside others.
+/// that launched the dispatch, and whether it was counted alongside others.
 #[derive(Default)]
 struct Whole {
     waves: Filling,
@@ -115,7 +115,10 @@ impl Reader {
         let database = bound::open(path)?;
         let suffixes = bound::suffixes(&database, path)?;
         if suffixes.is_empty() {
-            return Err(unusable(format!("{} is no rocpd database", path.display())));
+            return Err(unusable(format!(
+                "{} is not a rocpd database",
+                path.display()
+            )));
         }
         // A pass may have a file for each process: the part of the name before the first dot names
         // the pass.
@@ -252,7 +255,7 @@ impl Reader {
             };
             let Some((name, arch, accum, sgpr)) = symbols.get(&kernel).copied() else {
                 return Err(unusable(format!(
-                    "{}: the kernel of a dispatch is missing",
+                    "{}: a dispatch refers to a missing kernel",
                     path.display()
                 )));
             };
@@ -508,7 +511,7 @@ impl Reader {
             }
         }
         if passes {
-            notes.push(format!("{} databases are read as one", self.files));
+            notes.push(format!("{} databases are read as one profile", self.files));
         }
         let mut frame = self.dispatches.frame();
         frame.put(field::DISPATCH, self.numbers.finish(rows));
@@ -589,17 +592,17 @@ pub(crate) fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
     let failure = unreadable(path, error);
     match error {
         rusqlite::Error::SqliteFailure(code, _) => match code.code {
-            rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt => unusable(
-                format!("{} is damaged, or only half written", path.display()),
-            )
-            .hint("profile again"),
+            rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt => {
+                unusable(format!("{} is damaged or incomplete", path.display()))
+                    .hint("profile again")
+            }
             rusqlite::ErrorCode::OperationInterrupted => unusable(format!(
-                "{} takes longer to read than its size explains",
+                "reading {} takes longer than its size explains",
                 path.display()
             )),
             // A table or a column is missing.
             rusqlite::ErrorCode::Unknown => unusable(format!(
-                "{} is of a version that is not known: {error}",
+                "{} has an unknown version: {error}",
                 path.display()
             )),
             _ => failure,
@@ -610,17 +613,15 @@ pub(crate) fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
 
 fn damaged(path: &Path, trouble: Trouble) -> Failure {
     match trouble {
-        Trouble::Damaged => unusable(format!(
-            "{} is damaged, or only half written",
-            path.display()
-        ))
-        .hint("profile again"),
+        Trouble::Damaged => {
+            unusable(format!("{} is damaged or incomplete", path.display())).hint("profile again")
+        }
         Trouble::Io(error) => unreadable(path, &error),
         Trouble::Database(error) => wrong(path, &error),
     }
 }
 
-/// Returns of each dispatch, by its id, the call that launched it, and whether something ran beside
+/// Returns of each dispatch, by its id, the call that launched it, and whether something ran alongside
 /// it while it was counted. AMD's files have the stack's number as that of the call.
 fn calls(
     database: &Connection,

@@ -2,7 +2,7 @@
 //! millions of rows and a few numbers of each are wanted, this takes a tenth of the time of a
 //! query.
 //!
-//! SQLite itself says where the table begins and what its columns are. Everything else that such a
+//! SQLite itself says where the table starts and what its columns are. Everything else that such a
 //! file may have, such as a log that was not merged into it, is left to SQLite: see
 //! [`Table::find`]. (Source: the file format, sqlite.org/fileformat2.html.)
 
@@ -135,7 +135,7 @@ struct Table {
 }
 
 impl Table {
-    /// Returns None where SQLite has to be asked: there is a log beside the file, or the table is
+    /// Returns None where SQLite has to be asked: there is a log next to the file, or the table is
     /// not a plain one.
     fn find(
         database: &Connection,
@@ -214,7 +214,7 @@ impl Table {
         }))
     }
 
-    /// Returns where a page begins in the chunk. Reads another chunk if the page is not in this
+    /// Returns where a page starts in the chunk. Reads another chunk if the page is not in this
     /// one.
     fn place(&mut self, number: u64) -> Result<usize, Trouble> {
         if number == 0 || number > self.pages {

@@ -227,14 +227,14 @@ pub fn points(
 /// Returns a sentence that names the levels at which no kernel has a point.
 pub fn missing(peaks: &Peaks, points: &[Point]) -> Option<String> {
     if points.is_empty() {
-        return Some("No kernel has its place: operations or bytes were not counted.".to_owned());
+        return Some("No kernel can be placed: operations or bytes were not counted.".to_owned());
     }
     let without = |level: &Level| !points.iter().any(|point| point.level == *level);
     let levels = peaks.memory.iter().map(|(level, _)| *level);
     let names: Vec<&str> = levels.filter(without).map(Level::word).collect();
     (!names.is_empty()).then(|| {
         let names = names.join(", ");
-        format!("No kernel has its place at {names}: bytes were not counted there, or none moved.")
+        format!("No kernel can be placed at {names}: bytes were not counted there, or none moved.")
     })
 }
 
@@ -243,7 +243,7 @@ impl Peaks {
     pub fn origin(&self) -> &'static str {
         match self.measured {
             true => "as measured",
-            false => "by the specification, not measured",
+            false => "from the specification, not measured",
         }
     }
 

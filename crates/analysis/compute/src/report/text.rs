@@ -204,7 +204,7 @@ fn above(out: &mut String, sheet: &Sheet) {
         .collect();
     if !ids.is_empty() {
         out.push_str(&format!(
-            "Above 100 % (!): {}: these are certainly no percentages, so their counters do not count what their names say\n",
+            "Above 100 % (!): {}: these cannot be percentages, so their counters do not count what their names say\n",
             ids.join(", ")
         ));
     }
@@ -270,7 +270,7 @@ fn reasons(out: &mut String, sheet: &Sheet) {
     if count > REASONS {
         let more = count - REASONS;
         out.push_str(&format!(
-            "N/A: {more} more reasons, which --output-format csv has\n"
+            "N/A: {more} more reasons; see --output-format csv\n"
         ));
     }
 }
@@ -341,7 +341,7 @@ fn compared(out: &mut String, sheet: &Sheet, others: &[&Sheet], names: &[&str], 
         rows.push(row);
     }
     if rows.is_empty() {
-        out.push_str("nothing in this table is in all of the workloads\n");
+        out.push_str("the workloads have no common row in this table\n");
         return;
     }
     out.push_str(&draw(&headings, &rows, &sides));

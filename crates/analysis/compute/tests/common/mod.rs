@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Writes a database of 40 dispatches. Of three, one has all four counters, one has those of TCC, and
-/// one has none; one of these last was counted beside another dispatch.
+/// one has none; one of these last was counted alongside another dispatch.
 pub fn database(file: &Path) {
     let mut text = String::from(
         "CREATE TABLE rocpd_info_agent_x (id INTEGER, name TEXT, product_name TEXT, type TEXT, absolute_index INTEGER, extdata TEXT);

@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> Result<Node, Unreadable> {
     let indent = first.indent;
     let node = reader.block(indent)?;
     match reader.peek() {
-        Some(line) => Err(error(&line, "less or more indented than what is before")),
+        Some(line) => Err(error(&line, "unexpected indentation")),
         None => Ok(node),
     }
 }
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the node that begins on the next line with this indentation.
+    /// Reads the node that starts on the next line with this indentation.
     fn block(&mut self, indent: usize) -> Result<Node, Unreadable> {
         let Some(line) = self.peek() else {
             return Ok(Node::Null);
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
             return Err(error(&line, "nested too deep"));
         }
         if line.text.starts_with('\t') {
-            return Err(error(&line, "a tab where spaces should be"));
+            return Err(error(&line, "a tab instead of spaces"));
         }
         let node = if line.text == "-" || line.text.starts_with("- ") {
             self.list(indent)
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
                 return Err(error(&line, "no key"));
             };
             if entries.iter().any(|(known, _)| *known == key) {
-                return Err(error(&line, "the key is there twice"));
+                return Err(error(&line, "duplicate key"));
             }
             self.at += 1;
             let value = if plain(rest).is_empty() {
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         Ok(Node::Map(entries))
     }
 
-    /// Reads a value that begins with `rest` on a line that was already consumed. It may continue
+    /// Reads a value that starts with `rest` on a line that was already consumed. It may continue
     /// on lines that are indented further than `indent`.
     fn value(&mut self, line: Line<'a>, rest: &str, indent: usize) -> Result<Node, Unreadable> {
         match rest.chars().next() {
@@ -262,11 +262,11 @@ impl<'a> Reader<'a> {
                     if let Some((value, after)) = quoted(&text, quote) {
                         return match plain(after.trim_start()) {
                             "" => Ok(Node::Scalar(value)),
-                            _ => Err(error(&line, "something follows a quoted text")),
+                            _ => Err(error(&line, "unexpected text after a quoted string")),
                         };
                     }
                     let Some(next) = self.lines.get(self.at) else {
-                        return Err(error(&line, "a quoted text that does not end"));
+                        return Err(error(&line, "unterminated quoted string"));
                     };
                     self.at += 1;
                     text.push(' ');
@@ -274,9 +274,10 @@ impl<'a> Reader<'a> {
                 }
             }
             Some('|' | '>') => Ok(self.literal(rest.starts_with('>'), indent)),
-            Some('&' | '*' | '!' | '%' | '@' | '`') => {
-                Err(error(&line, "anchors, tags and directives are not read"))
-            }
+            Some('&' | '*' | '!' | '%' | '@' | '`') => Err(error(
+                &line,
+                "anchors, tags and directives are not supported",
+            )),
             _ => {
                 let mut text = plain(rest).to_owned();
                 while let Some(next) = self.peek() {
@@ -284,7 +285,7 @@ impl<'a> Reader<'a> {
                         break;
                     }
                     if key_of(next.text).is_some() {
-                        return Err(error(&next, "a key where a text goes on"));
+                        return Err(error(&next, "a key inside a continued text"));
                     }
                     self.at += 1;
                     text.push(' ');
@@ -326,14 +327,14 @@ impl<'a> Reader<'a> {
                 Ok(node) => {
                     return match plain(flow.rest.trim_start()) {
                         "" => Ok(node),
-                        _ => Err(error(&line, "something follows the brackets")),
+                        _ => Err(error(&line, "unexpected text after the brackets")),
                     };
                 }
                 Err(Some(what)) => return Err(error(&line, what)),
                 Err(None) => {}
             }
             let Some(next) = self.peek() else {
-                return Err(error(&line, "brackets that do not close"));
+                return Err(error(&line, "unclosed brackets"));
             };
             self.at += 1;
             text.push('\n');
@@ -621,7 +622,7 @@ i: ~
 
     #[test]
     fn no_text_makes_it_fail_otherwise() {
-        // Take each beginning of a real file, and the file without each of its lines: the result is
+        // Take each start of a real file, and the file without each of its lines: the result is
         // an error or a document, never a panic.
         let text = "a:\n- b: 'c'\n  d: [e, {f: \"g\"}]\n  h: >\n    i\n- \"j\": |\n    k\n";
         for end in 0..text.len() {

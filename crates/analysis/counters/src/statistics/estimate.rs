@@ -94,7 +94,7 @@ enum Of {
 
 /// Cuts the dispatches into parts with equally many windows; `sample` is sorted by ordinal. A part
 /// ends half-way between its last window and the first window of the next part. (Parts of a fixed
-/// length would contain very different densities of windows where a schedule begins.)
+/// length would contain very different densities of windows where a schedule starts.)
 fn parts<T: Copy>(sample: &[(u64, T)], dispatches: u64) -> Vec<Part<T>> {
     let n = sample.len();
     // There can be more windows than dispatches, if some dispatches were not recorded.

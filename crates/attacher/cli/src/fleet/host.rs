@@ -111,11 +111,11 @@ impl Host {
                 let heard = hear(index, &mut child, sender);
                 host.child = Some(child);
                 if let Err(error) = heard {
-                    host.give_up(&format!("cannot be listened to: {error}"));
+                    host.give_up(&format!("cannot read its output: {error}"));
                 }
             }
             Err(error) => {
-                host.answer.failure = Some(format!("{program} cannot be started: {error}"));
+                host.answer.failure = Some(format!("cannot start {program}: {error}"));
             }
         }
         host
@@ -163,13 +163,13 @@ impl Host {
                         Some(code) => self.answer.code = u8::try_from(code).ok(),
                         None => {
                             let signal = status.signal().unwrap_or(0);
-                            let killed = || format!("its ssh was ended by signal {signal}");
+                            let killed = || format!("its ssh was killed by signal {signal}");
                             self.answer.failure.get_or_insert_with(killed);
                         }
                     }
                 }
                 Err(error) => {
-                    self.answer.failure = Some(format!("its ssh cannot be waited for: {error}"));
+                    self.answer.failure = Some(format!("cannot wait for its ssh: {error}"));
                     self.child = None;
                     return Running::No;
                 }

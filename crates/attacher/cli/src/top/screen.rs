@@ -37,7 +37,7 @@ pub(super) struct Screen {
 
 fn failed(error: io::Error) -> Failure {
     Failure::new(Kind::Output, format!("the terminal: {error}"))
-        .hint("without a terminal: midair top --once, or --json")
+        .hint("without a terminal, use midair top --once or --json")
 }
 
 impl Screen {

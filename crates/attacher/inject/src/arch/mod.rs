@@ -39,7 +39,7 @@ pub(crate) const TIME_BYTES: u64 = 16;
 /// known: nanosleep, clock_nanosleep, a futex wait, or on some processors poll.
 ///
 /// The second argument is such a place in nanosleep only. In the others it is a number, which is no
-/// address of a stack. The fourth is such a place in clock_nanosleep only, which is told by a clock's
+/// address of a stack. The fourth is such a place in clock_nanosleep only, which depends on a clock's
 /// number, no flag and an address. In the others the first is an address, or, in a poll of nothing,
 /// the third is a number of milliseconds.
 pub(crate) fn restarted_time_left_at(args: &[u64; 6]) -> [u64; 2] {

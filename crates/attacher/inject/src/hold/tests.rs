@@ -53,7 +53,7 @@ fn what_was_judged_is_compared_once_the_thread_stands() {
         let mut other = candidate.clone();
         other.stack[changed] ^= 1;
         let why = stopped(&other, look.memory()).unwrap_err();
-        assert_eq!(why, "its stack changed meanwhile");
+        assert_eq!(why, "its stack changed in the meantime");
     }
     let went_on: [fn(&mut Candidate); 3] = [
         |other| other.blocking.number += 1,
@@ -62,8 +62,8 @@ fn what_was_judged_is_compared_once_the_thread_stands() {
         |other| other.blocking.pc = 0,
     ];
     for (change, why) in went_on.into_iter().zip([
-        "it went on meanwhile",
-        "it went on meanwhile",
+        "it continued in the meantime",
+        "it continued in the meantime",
         "it does not stand behind a system call",
     ]) {
         let mut other = candidate.clone();
@@ -102,7 +102,7 @@ fn a_stack_without_room_is_not_written_to() {
     let mut target = TestTarget::cat();
     let look = target.look();
     let options = Options::default();
-    // Two stack pointers have no room below them. One is at the beginning of a mapping that
+    // Two stack pointers have no room below them. One is at the start of a mapping that
     // directly follows a readable one. The other is in memory that is not writable.
     let all = &look.modules.mappings;
     let tight = all.windows(2).find_map(|pair| {

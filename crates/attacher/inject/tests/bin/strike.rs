@@ -31,7 +31,7 @@ impl Struck {
 }
 
 /// Arms the fault: after so many steps, or at the point of this name, `kind` happens to the process
-/// `pid`. `control` is a pipe through which the process is told to do it itself, if it has to.
+/// `pid`. `control` is a pipe through which the process is asked to do it itself, if it has to.
 pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, String> {
     let letter = match kind {
         "kill" | "stop" => None,

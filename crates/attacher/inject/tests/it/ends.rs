@@ -18,7 +18,7 @@ use midair_procinfo::task;
 use midair_tests::long;
 
 /// The longest time that the attacher may need after the target's end: a second. It is ten seconds
-/// where other tests run beside this one, and after a stop. A stop may be over at any moment, and
+/// where other tests run alongside this one, and after a stop. A stop may be over at any moment, and
 /// the worker thread has five seconds for its first steps.
 fn soon(what: &str) -> Duration {
     Duration::from_secs(if long() && what != "stop" { 1 } else { 10 })
@@ -27,7 +27,7 @@ fn soon(what: &str) -> Duration {
 /// The least number of steps in one attach and its withdrawal.
 const STEPS: u64 = 40;
 
-/// An attacher that stays, and a pipe through which targets are told what to do.
+/// An attacher that stays, and a pipe through which targets get commands.
 struct Attacher {
     process: Target,
     control: PathBuf,
@@ -130,12 +130,14 @@ fn fits(what: &str, round: &Round) -> bool {
     round.outcome == "ok"
         || match what {
             "stop" => told("is stopped"),
-            "exec" => told("became another program") || told("the process ended"),
+            "exec" => told("executed another program") || told("the process ended"),
             // Older kernels give no access to the process then.
-            "leader" => !midair_ptrace::has_pidfds_of_threads() && told("the first thread"),
-            "user" | "hide" => told("has other rights than when it was inspected"),
+            "leader" => !midair_ptrace::has_pidfds_of_threads() && told("the main thread"),
+            "user" | "hide" => told("changed since its inspection"),
             "raise" => {
-                told("has other rights") || told("became another program") || told("process ended")
+                told("changed since its inspection")
+                    || told("executed another program")
+                    || told("process ended")
             }
             _ => told("the process ended") || told("is a zombie") || told("no process"),
         }
@@ -210,7 +212,7 @@ fn after_every_step(what: &str, kinds: &[&str]) {
 }
 
 fn after_every_step_of(mut attacher: Attacher, what: &str, kinds: &[&str]) {
-    // Whatever stays for good (the allocator's arenas, the first thread's stack) is there after one
+    // Whatever stays for good (the allocator's arenas, the main thread's stack) is there after one
     // attach.
     let first = attacher.target(kinds);
     let unharmed = attacher.round(u64::MAX, what, pid_of(&first));
@@ -313,7 +315,10 @@ fn becomes_another_user() {
         let target = attacher.target(&["0", "read"]);
         let round = attacher.round(point.name(), "user", pid_of(&target));
         let when = format!("{round:?}");
-        assert!(round.outcome.contains("has other rights"), "{when}");
+        assert!(
+            round.outcome.contains("changed since its inspection"),
+            "{when}"
+        );
         is_its_own("user", target, &when);
     }
     attacher.process.wait(PATIENCE).unwrap().success().unwrap();
@@ -335,7 +340,10 @@ fn is_no_longer_dumpable() {
         let target = attacher.target(&["0", "read"]);
         let round = attacher.round(point.name(), "hide", pid_of(&target));
         let when = format!("{round:?}");
-        assert!(round.outcome.contains("has other rights"), "{when}");
+        assert!(
+            round.outcome.contains("changed since its inspection"),
+            "{when}"
+        );
         is_its_own("hide", target, &when);
     }
     attacher.process.wait(PATIENCE).unwrap().success().unwrap();

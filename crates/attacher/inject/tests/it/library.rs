@@ -109,7 +109,7 @@ fn a_thread_that_is_woken_waits_as_long_as_its_waker_asks() {
     let shorter = waiting(Duration::from_secs(1));
     let woken = enter(&inspect(pid).unwrap(), &library, &shorter).unwrap();
     assert_eq!(woken.via.path, EntryPath::OwnThread);
-    // It is told nothing, and gives up.
+    // It gets nothing, and gives up.
     until_alone(pid);
     end(target);
 }

@@ -41,7 +41,7 @@ fn none_parked_says_what_each_thread_does() {
         "{said}"
     );
     assert!(
-        said.contains("(gpu-model-queue) is not to be borrowed (MIDAIR_NEVER_BORROW)"),
+        said.contains("(gpu-model-queue) must not be borrowed (MIDAIR_NEVER_BORROW)"),
         "{said}"
     );
     let waits = format!("(target) is in system call {}", libc::SYS_readv);
@@ -194,7 +194,8 @@ fn another_users_process() {
     let exit = run(command, PATIENCE).unwrap();
     let said = exit.stdout.join("\n");
     assert!(
-        !exit.status.success() && said.contains("it belongs to user 0 and we are user 65534"),
+        !exit.status.success()
+            && said.contains("it belongs to user 0, and midair runs as user 65534"),
         "{exit}"
     );
     let _ = (attacher(pid_of(&target), &[]), compiled("target", false));

@@ -232,7 +232,7 @@ fn none_where_all_is_inside_the_c_library_says_so() {
             let said = error.to_string();
             assert!(matches!(error, EnterError::NoneParked { .. }), "{said}");
             assert!(
-                said.contains("is running; looked at")
+                said.contains("is running; inspected")
                     && said.contains("times inside the C library"),
                 "{said}"
             );

@@ -99,7 +99,7 @@ fn in_vfork() {
     let pid = pid_of(&target);
     let in_vfork = || midair_procinfo::task::stat(pid).is_ok_and(|stat| stat.state == b'D');
     until("vfork", || Ok(in_vfork())).unwrap();
-    // The threads begin with all signals blocked.
+    // The threads start with all signals blocked.
     until("the other threads at rest", || {
         let others = midair_tests::held::threads(pid)?;
         let mut others = others.into_iter().filter(|tid| *tid != pid.leader());

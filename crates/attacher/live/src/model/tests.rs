@@ -64,7 +64,7 @@ fn idle_time_has_one_cause_each() {
         &mut model,
         &kernel(T + 190 * ms, T + 300 * ms, T + 600 * ms),
     );
-    // A copy of 100 ms, half of it beside a kernel.
+    // A copy of 100 ms, half of it alongside a kernel.
     let copy = Copy {
         header: header(kind::MEMORY_COPY, 2),
         start: T + 550 * ms,

@@ -360,7 +360,7 @@ impl<'a> Device<'a> {
         })
     }
 
-    /// Returns the begin and the end of a sample, in the device's own nanoseconds.
+    /// Returns the start and the end of a sample, in the device's own nanoseconds.
     ///
     /// # Errors
     /// CUPTI's status.

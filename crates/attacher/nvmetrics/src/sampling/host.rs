@@ -349,14 +349,14 @@ fn place<'m>(
             }
         }
     }
-    let mut why = String::from("the GPU does not have it");
+    let mut why = String::from("the GPU lacks it");
     for expression in &it.expressions {
         match config(&[expression]) {
             Ok(one) if one.passes == 1 => {
                 groups.push(vec![(it, expression)]);
                 return Ok(());
             }
-            Ok(more) => why = format!("it needs {} passes, and samples are one", more.passes),
+            Ok(more) => why = format!("it needs {} passes, and sampling has one", more.passes),
             Err(_) => {}
         }
     }

@@ -74,7 +74,7 @@ fn loader_says() -> String {
     // next call.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
-        return "the loader does not say why".into();
+        return "the loader gives no reason".into();
     }
     // SAFETY: the pointer is not null, so it leads to a string that ends with a zero byte.
     unsafe { CStr::from_ptr(text) }
@@ -162,7 +162,7 @@ params!(
 pub struct Cupti {
     /// CUPTI.
     pub library: Library,
-    /// `libnvperf_host.so`, where it lies beside CUPTI.
+    /// `libnvperf_host.so`, where it lies next to CUPTI.
     pub perf: Option<Library>,
     /// The version that `cuptiGetVersion` reports.
     pub version: u32,

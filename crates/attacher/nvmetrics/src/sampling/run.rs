@@ -274,7 +274,7 @@ struct Sampling<'a, 's> {
 }
 
 impl Sampling<'_, '_> {
-    /// Samples one group after the other, until the end. Each turn enables the device anew: after a
+    /// Samples one group after the other, until the end. Each turn enables the device again: after a
     /// second configuration, CUPTI 13.0 and 13.5 give no samples (seen on an H100).
     fn all(&mut self, stop: &Receiver<()>) -> Result<(), Ended> {
         let turn = match self.groups {
@@ -312,7 +312,7 @@ impl Sampling<'_, '_> {
             let mut taken = Turn::default();
             let mut looked = Instant::now();
             let ended = loop {
-                // Counted from the begin of one look to that of the next, so that the time a look
+                // Counted from the start of one look to that of the next, so that the time a look
                 // takes is part of the pause.
                 let next = period.saturating_sub(looked.elapsed());
                 let left =
@@ -330,7 +330,7 @@ impl Sampling<'_, '_> {
                     self.tell(&Event::Overflow)?;
                 }
                 // When the buffer is full, the samples in it are whole but the hardware writes no
-                // more. So the turn begins anew.
+                // more. So the turn restarts.
                 if ended || over || overflow {
                     break ended;
                 }
@@ -403,7 +403,7 @@ impl Sampling<'_, '_> {
             let mut samples = Vec::with_capacity(decoded.samples.saturating_sub(image.taken));
             for index in image.taken..decoded.samples {
                 let (start, end) = device.times(&image, index)?;
-                // The first sample begins before the start of the sampling, so it is left out.
+                // The first sample starts before the start of the sampling, so it is left out.
                 let first = turn.last == 0;
                 let again = end <= turn.last || start < turn.last;
                 if first || again {

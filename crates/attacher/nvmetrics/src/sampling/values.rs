@@ -155,7 +155,7 @@ fn cpu() -> Duration {
 
 impl Evaluation<'_> {
     /// Prepares for an image. Call it before taking samples from an image that was initialised
-    /// anew.
+    /// again.
     fn begin(&mut self, image: &Image) {
         if let Some(fast) = &self.fast {
             // SAFETY: the image was initialised for this group, and it has as many bytes as it

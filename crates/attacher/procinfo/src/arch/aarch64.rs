@@ -10,7 +10,7 @@ pub(crate) type FrameCache = CacheAarch64;
 /// address carries its signature in the bits above them.
 const ADDRESS_BITS: u64 = (1 << 52) - 1;
 
-/// The registers that unwinding begins with.
+/// The registers that unwinding starts with.
 pub(crate) fn unwind_registers(_pc: u64, sp: u64, frame: FrameRegisters) -> UnwindRegsAarch64 {
     UnwindRegsAarch64::new_with_ptr_auth_mask(PtrAuthMask(ADDRESS_BITS), frame.lr, sp, frame.fp)
 }

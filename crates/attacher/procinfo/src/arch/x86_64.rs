@@ -6,7 +6,7 @@ use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 pub(crate) type FrameUnwinder = UnwinderX86_64<crate::unwind_limits::Shared>;
 pub(crate) type FrameCache = CacheX86_64;
 
-/// The registers that unwinding begins with.
+/// The registers that unwinding starts with.
 pub(crate) fn unwind_registers(pc: u64, sp: u64, frame: FrameRegisters) -> UnwindRegsX86_64 {
     UnwindRegsX86_64::new(pc, sp, frame.fp)
 }

@@ -49,7 +49,7 @@ pub fn proc_directory() -> io::Result<&'static File> {
     if sys::file_system(&opened)? != PROC_MAGIC {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "what is mounted at /proc is not the kernel's",
+            "/proc is not the kernel's procfs",
         ));
     }
     Ok(PROC.get_or_init(|| opened))
@@ -114,7 +114,7 @@ pub fn kernel_words(below: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&kernel_text(below)?).into_owned())
 }
 
-/// Returns the beginning, at most `most` bytes, of a file below `/proc` whose contents the target
+/// Returns the start, at most `most` bytes, of a file below `/proc` whose contents the target
 /// chooses (`TID/cmdline`, `TID/environ`). The kernel reads them from the target's memory.
 ///
 /// # Errors

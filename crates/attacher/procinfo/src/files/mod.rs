@@ -54,7 +54,7 @@ pub const MOST_WORDS: usize = 2 << 20;
 ///
 /// # Errors
 /// The kernel's error; unsupported where its file system may never answer; invalid input where it
-/// is no regular file.
+/// is not a regular file.
 pub(crate) fn mapped(tid: Tid, start: u64, end: u64, rules: &Rules) -> io::Result<File> {
     open_behind(&format!("{tid}/map_files/{start:x}-{end:x}"), rules)
 }

@@ -41,7 +41,7 @@ pub struct Place {
 /// The rules for which files of a process may be touched at all.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// None for a process of the caller's own: if its files block, nobody but its owner is held up.
+    /// None for a process of the caller's own: if its files block, only its owner waits.
     pub(super) mounts: Option<Mounts>,
 }
 
@@ -72,7 +72,7 @@ impl Found {
     /// Opens it for reading if it is a regular file. Nothing else is ever opened.
     ///
     /// # Errors
-    /// The kernel's error, for the real user; invalid input where it is no regular file.
+    /// The kernel's error, for the real user; invalid input where it is not a regular file.
     pub fn open(&self) -> io::Result<File> {
         open_regular(&self.file, &self.metadata)
     }
@@ -105,7 +105,7 @@ fn kind(metadata: &Metadata) -> &'static str {
 pub(super) fn not_asked() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
-        "it is on a file system that a user serves and that may never answer (FUSE)",
+        "it is on a FUSE file system, which may never answer",
     )
 }
 
@@ -148,7 +148,7 @@ impl Place {
         })
     }
 
-    /// Looks up a path. A path with a leading `/` begins at the root, any other begins here.
+    /// Looks up a path. A path with a leading `/` starts at the root, any other starts here.
     ///
     /// # Errors
     /// As open(2) would say, with the real user's permissions; unsupported where the way leads through
@@ -343,13 +343,13 @@ fn is_proc(file: &File) -> bool {
 }
 
 /// Whether the process of `tid` belongs to the same user as this process. If its files block,
-/// nobody but that user is held up.
+/// only that user is blocked.
 fn belongs_to_caller(tid: Tid) -> bool {
     let (us, _) = sys::real_ids();
     task::status(tid).is_ok_and(|status| status.uid.iter().all(|&uid| uid == us))
 }
 
-/// Puts the components of `path` in front of those that are still ahead. A path that begins with
+/// Puts the components of `path` in front of those that are still ahead. A path that starts with
 /// `/` goes back to the root.
 fn push(ahead: &mut VecDeque<OsString>, way: &mut Vec<Arc<File>>, path: &Path) {
     let mut parts: Vec<OsString> = Vec::new();

@@ -44,7 +44,7 @@ pub(super) fn lines(agents: &[Agent], pid: Pid, lines: &mut Lines) {
         return;
     }
     let lock = Kfd::open()
-        .map_err(|error| format!("/dev/kfd cannot be opened: {error}"))
+        .map_err(|error| format!("cannot open /dev/kfd: {error}"))
         .and_then(|kfd| {
             let interface = kfd.profiler_interface();
             interface.map_err(|error| profiler_lock::not_offered(&error))
@@ -82,8 +82,8 @@ impl Machine<'_> {
             None => lines.note(
                 NAME,
                 format!(
-                    "AMD's packet library is in no ROCm below /opt, so counters can be had only where the loader finds {}; \
-                     install the package hsa-amd-aqlprofile (Debian: libhsa-amd-aqlprofile64-1), or name its ROCm in ROCM_PATH",
+                    "no ROCm below /opt has AMD's packet library, so counters work only if the loader finds {}; install the package \
+                     hsa-amd-aqlprofile (Debian: libhsa-amd-aqlprofile64-1), or set ROCM_PATH",
                     midair_aqlprofile::SONAME
                 ),
             ),
@@ -102,14 +102,14 @@ impl Machine<'_> {
             (Ok(version), false) => lines.note(
                 NAME,
                 format!(
-                    "the driver has one (interface {version}), but this user may not take it (no CAP_PERFMON): another profiler may start \
-                     the counters anew; run midair as root"
+                    "the driver has one (interface {version}), but this user may not take it (no CAP_PERFMON): another profiler may \
+                     restart the counters; run midair as root"
                 ),
             ),
             (Err(why), _) => lines.note(
                 NAME,
                 format!(
-                    "it cannot be had ({why}): another profiler may start the counters anew, so let no other one run on these GPUs"
+                    "cannot take it ({why}): another profiler may restart the counters, so run no other profiler on these GPUs"
                 ),
             ),
         }
@@ -128,7 +128,7 @@ impl Machine<'_> {
                 lines.note(
                     &name,
                     format!(
-                        "the counters of {} are not known; they can be had of {known}",
+                        "the counters of {} are unknown; midair knows {known}",
                         gpu.name
                     ),
                 );
@@ -151,8 +151,8 @@ impl Machine<'_> {
             Ok(level) if level.trim() == "auto" => lines.note(
                 &name,
                 format!(
-                    "the driver chooses clocks by itself ({LEVEL} is auto), and {} then stops the counters' clock: counters read 0; \
-                     echo profile_standard | sudo tee {}",
+                    "the driver manages clocks ({LEVEL} is auto), so {} stops the counters' clock and counters read 0; echo \
+                     profile_standard | sudo tee {}",
                     gpu.name,
                     file.display()
                 ),
@@ -179,8 +179,8 @@ impl Machine<'_> {
         lines.note(
             &name,
             format!(
-                "processes {}{more} have memory or queues on it: counters of blocks other than SQ and SPI count what they do, too; end \
-                 them, or use only counters of SQ and SPI",
+                "processes {}{more} have memory or queues on it: counters of blocks other than SQ and SPI include their work; end them, or \
+                 use only counters of SQ and SPI",
                 named.join(", ")
             ),
         );

@@ -24,7 +24,7 @@ pub(super) fn lines(
         Err(why) => lines.cannot_tell("CUPTI", &why),
     }
     let other = cupti::other_profiler(pid, tid, modules);
-    let none = "none that it was started with; an attach finds out whether one has CUPTI now";
+    let none = "none at its start; an attach finds out whether one uses CUPTI now";
     report_result(
         "CUDA profilers",
         other.map_or(Ok(none.to_owned()), Err),
@@ -57,7 +57,7 @@ fn asked_for(request: &Request, tid: Tid, lines: &mut Lines) {
     }
 }
 
-/// Reports whether the GPU can be sampled as a whole (`--gpu-metrics`), as far as that can be told
+/// Reports whether the GPU can be sampled as a whole (`--gpu-metrics`), as far as known
 /// without trying. It does not decide whether an attach is possible.
 pub(super) fn gpu_counters(lines: &mut Lines) {
     of_counters(
@@ -82,7 +82,7 @@ struct Counters {
 fn of_counters(counters: &Counters, lines: &mut Lines) {
     const NAME: &str = "GPU counters";
     if counters.divided {
-        let found = "a GPU is divided (MIG), and --gpu-metrics needs the undivided GPU";
+        let found = "a GPU is partitioned (MIG), and --gpu-metrics requires the whole GPU";
         return lines.note(NAME, found);
     }
     if let Some((place, number)) = &counters.too_old {
@@ -93,17 +93,17 @@ fn of_counters(counters: &Counters, lines: &mut Lines) {
     }
     if let Some((name, whose)) = counters.other {
         let found = format!(
-            "{whose} runs here ({name}): while it has the GPU's counters, --gpu-metrics cannot"
+            "{whose} runs here ({name}): while it uses the GPU's counters, --gpu-metrics cannot"
         );
         return lines.note(NAME, found);
     }
     match counters.access {
-        Access::NoDriver => lines.note(NAME, "there is no /proc/driver/nvidia/params here, so who may have them is not known"),
+        Access::NoDriver => lines.note(NAME, "no /proc/driver/nvidia/params found, so the permissions are unknown"),
         Access::All => lines.pass(NAME, "all users may sample them (--gpu-metrics)"),
-        Access::Admin => lines.pass(NAME, "administrators may sample them (--gpu-metrics), and this is one"),
+        Access::Admin => lines.pass(NAME, "administrators may sample them (--gpu-metrics), and this user is one"),
         Access::Refused => lines.note(
             NAME,
-            "--gpu-metrics is for administrators only (RmProfilingAdminOnly is 1): root, CAP_SYS_ADMIN, or NVreg_RestrictProfilingToAdminUsers=0",
+            "--gpu-metrics requires an administrator (RmProfilingAdminOnly is 1): root, CAP_SYS_ADMIN, or NVreg_RestrictProfilingToAdminUsers=0",
         ),
     }
 }
@@ -127,7 +127,7 @@ fn debugger(modules: &Modules, lines: &mut Lines) {
     if there {
         lines.note(
             NAME,
-            "its library is loaded: while the debugger is at work CUPTI may refuse",
+            "its library is loaded: while the debugger is active, CUPTI may refuse",
         );
     } else {
         lines.pass(NAME, "its library is not loaded");
@@ -147,7 +147,7 @@ fn sharing(tid: Tid, lines: &mut Lines) {
     if is_client {
         lines.note(
             NAME,
-            "its environment names the Multi-Process Service: kernels of other processes may run beside its own",
+            "it uses the Multi-Process Service: kernels of other processes may run concurrently",
         );
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         };
         for (counters, passes, says) in [
             (free(Access::All), true, "all users"),
-            (free(Access::Admin), true, "this is one"),
+            (free(Access::Admin), true, "this user is one"),
             (free(Access::NoDriver), false, "not known"),
             (free(Access::Refused), false, "RmProfilingAdminOnly is 1"),
             (

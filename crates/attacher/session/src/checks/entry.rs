@@ -9,11 +9,11 @@ use midair_procinfo::Pid;
 pub(super) fn agent(pid: Pid, look: &Inspection, lines: &mut Lines) {
     const NAME: &str = "worker thread";
     match &look.worker {
-        None => lines.pass(NAME, "none is there: no attach has been made so far"),
+        None => lines.pass(NAME, "none: no attach has been made so far"),
         Some(agent) if agent.is_parked() => lines.pass(
             NAME,
             format!(
-                "thread {} has been parked there since an earlier session: it is woken, and no other thread is touched",
+                "thread {} has been parked there since an earlier session: midair wakes it, and touches no other thread",
                 agent.tid
             ),
         ),
@@ -29,11 +29,14 @@ pub(super) fn recorder(pid: Pid, look: &Inspection, lines: &mut Lines) {
         paths => format!(", through {}", paths.join(" and ")),
     };
     match look.recorder {
-        None => lines.pass(NAME, "none: no profiler of the process itself uses our SDK"),
+        None => lines.pass(
+            NAME,
+            "none: the process does not profile itself with midair's SDK",
+        ),
         Some(own) if own.makes_way => lines.note(
             NAME,
             format!(
-                "a profiler of the process itself records (thread {}{by}): an attach shares the records with it",
+                "the process profiles itself (thread {}{by}): an attach shares the records",
                 own.tid
             ),
         ),
@@ -53,12 +56,14 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
     let Some(endpoint) = &approach.endpoint else {
         return lines.note(
             NAME,
-            format!("none: no register library of ours serves attachers there{squatters}"),
+            format!("none: no midair register library listens there{squatters}"),
         );
     };
     match (endpoint.ask(options), &approach.inspection) {
         (Ok(here), look) => {
-            let mut found = "it answers, and serves us: nothing is stopped or traced".to_owned();
+            let mut found =
+                "the listener is reachable and accepts midair: no thread is stopped or traced"
+                    .to_owned();
             if look.is_err() && !here.gpu {
                 return lines.fail(NAME, not_gpu(approach.pid));
             }
@@ -92,11 +97,11 @@ pub(super) fn threads(look: &Inspection, lines: &mut Lines) {
     };
     let (parked, unproven) = (survey.parked.len(), survey.unproven.len());
     let all = parked + unproven + survey.not.len();
-    let counts = format!("{parked} of {all} are parked where it is safe now");
+    let counts = format!("{parked} of {all} are parked at a safe place now");
     let best = survey.parked.iter().chain(&survey.unproven).next();
     let mut found = match best {
         Some(best) if parked == 0 => format!(
-            "{counts}; of {unproven} only a short stop can tell: first {} ({}), {}",
+            "{counts}; {unproven} need a short stop to inspect: first {} ({}), {}",
             best.tid, best.name, best.doing
         ),
         Some(best) => format!(

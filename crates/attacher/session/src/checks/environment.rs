@@ -32,7 +32,7 @@ pub(super) fn headroom(
         match fits {
             Ok(()) => lines.pass(
                 "headroom",
-                "an attach fits within all limits of the process and of this side",
+                "an attach fits all limits of the process and of midair",
             ),
             Err(failure) => lines.fail("headroom", failure),
         }
@@ -70,7 +70,7 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
     if uid == 0 || status.cap_effective & FREE != 0 {
         return lines.note(
             NAME,
-            format!("{limit}, which does not bind it: it is privileged"),
+            format!("{limit}, which does not apply: it is privileged"),
         );
     }
     let there: u64 = crate::find::pids()
@@ -81,7 +81,7 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
         .sum();
     if there >= limit {
         let what = format!(
-            "user {uid} has {there} threads and may have {limit}: no thread of ours can be made"
+            "user {uid} has {there} threads and may have {limit}: midair cannot create a thread"
         );
         let hint = format!(
             "prlimit --pid {} --nproc={}:",
@@ -124,7 +124,7 @@ pub(super) fn results(request: &Request, (pid, tid): (Pid, Tid), lines: &mut Lin
 }
 
 /// Returns the directory, or its nearest ancestor that exists.
-#[expect(clippy::disallowed_methods, reason = "the caller names it")]
+#[expect(clippy::disallowed_methods, reason = "set by the caller")]
 fn nearest(directory: &std::path::Path) -> &std::path::Path {
     let found = directory.ancestors().find(|path| path.is_dir());
     found.unwrap_or(std::path::Path::new("."))
@@ -142,13 +142,13 @@ pub(super) fn spool(request: &Request, lines: &mut Lines) {
         Some(free) => lines.note(
             NAME,
             format!(
-                "{size}, and only {} of memory are free: a smaller --spool-size helps",
+                "{size}, and only {} of memory are free: use a smaller --spool-size",
                 mib(free)
             ),
         ),
         None => lines.note(
             NAME,
-            format!("{size}; how much memory is free cannot be determined"),
+            format!("{size}; cannot determine how much memory is free"),
         ),
     }
 }

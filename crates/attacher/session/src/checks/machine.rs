@@ -60,26 +60,26 @@ fn tracing(status: &Status, lines: &mut Lines) {
 
 fn may_trace(capable: bool, is_root: bool, scope: Option<u32>, lines: &mut Lines) {
     const NAME: &str = "tracing";
-    const WAYS: &str = "sysctl kernel.yama.ptrace_scope=0, root, CAP_SYS_PTRACE on midair, or a target that loads our register library";
+    const WAYS: &str = "sysctl kernel.yama.ptrace_scope=0, root, CAP_SYS_PTRACE on midair, or a target that loads midair's register library";
     let ways = if is_root { ADD_TO_CONTAINER } else { WAYS };
     match (scope, capable) {
         (Some(3), _) => {
-            let what = "kernel.yama.ptrace_scope is 3: nobody may trace any process until the next boot";
-            let hint = "boot with a lower value, or let targets load our register library";
+            let what = "kernel.yama.ptrace_scope is 3: no process may be traced until the next boot";
+            let hint = "boot with a lower value, or let targets load midair's register library";
             lines.fail(NAME, Failure::new(Kind::NotPermitted, what).hint(hint));
         }
-        (_, true) => lines.pass(NAME, "we have CAP_SYS_PTRACE: processes of all users"),
+        (_, true) => lines.pass(NAME, "midair has CAP_SYS_PTRACE: processes of all users"),
         (None | Some(0), false) if is_root => lines.note(
             NAME,
-            format!("root's processes alone, as root without CAP_SYS_PTRACE: {ADD_TO_CONTAINER}"),
+            format!("only root's processes, as root without CAP_SYS_PTRACE: {ADD_TO_CONTAINER}"),
         ),
-        (None | Some(0), false) => lines.pass(NAME, "processes of this user, and no others"),
+        (None | Some(0), false) => lines.pass(NAME, "only processes of this user"),
         (Some(1), false) => lines.note(
             NAME,
-            format!("kernel.yama.ptrace_scope is 1: only descendants of midair, and those that allow it; {ways}"),
+            format!("kernel.yama.ptrace_scope is 1: only descendants of midair, and processes that allow it; {ways}"),
         ),
         (Some(other), false) => {
-            let what = format!("kernel.yama.ptrace_scope is {other}: only CAP_SYS_PTRACE may trace, and we lack it");
+            let what = format!("kernel.yama.ptrace_scope is {other}: only CAP_SYS_PTRACE may trace, and midair lacks it");
             lines.fail(NAME, Failure::new(Kind::NotPermitted, what).hint(ways));
         }
     }
@@ -100,7 +100,7 @@ fn seccomp(status: &Status, lines: &mut Lines) {
         _ => lines.note(
             NAME,
             format!(
-                "{}: targets have to be under as many, or midair has to run outside of this container",
+                "{}: targets must have as many, or midair must run outside this container",
                 status.seccomp_filters
             ),
         ),
@@ -112,11 +112,11 @@ fn namespaces(lines: &mut Lines) {
     const NAME: &str = "pid namespace";
     match kernel_link("self/ns/pid") {
         Ok(link) if link == Path::new(FIRST_PID_NAMESPACE) => {
-            lines.pass(NAME, "the machine's first: all processes are seen");
+            lines.pass(NAME, "the machine's initial one: all processes are visible");
         }
         Ok(_) => lines.note(
             NAME,
-            "one of its own, as in a container: processes outside cannot be attached to from here; run midair on the host, or with hostPID",
+            "a separate one, as in a container: midair cannot attach to processes outside it; run midair on the host, or with hostPID",
         ),
         Err(why) => lines.cannot_tell(NAME, &why),
     }
@@ -130,7 +130,7 @@ fn hidden(lines: &mut Lines) {
             false => lines.pass(NAME, "shows the processes of all users"),
             true => lines.note(
                 NAME,
-                "is mounted with hidepid: processes of other users are not seen without root or the group of its option gid",
+                "is mounted with hidepid: other users' processes are visible only to root and the group of its gid option",
             ),
         },
         Err(why) => lines.cannot_tell(NAME, &why),
@@ -155,7 +155,7 @@ fn processes(lines: &mut Lines) {
     const NAME: &str = "GPU processes";
     let listing = list(false);
     let seen = match listing.processes.len() {
-        0 => "none that can be seen".to_owned(),
+        0 => "none visible".to_owned(),
         1 => "1, see midair ps".to_owned(),
         count => format!("{count}, see midair ps"),
     };
@@ -195,7 +195,7 @@ fn directory(lines: &mut Lines) {
     let Ok(here) = std::env::current_dir() else {
         return lines.note(
             NAME,
-            "the current directory is gone: change to another one, or name one: -d /DIR",
+            "the current directory no longer exists: change to another one, or give one: -d /DIR",
         );
     };
     let free = nix::sys::statvfs::statvfs(&here).map(|fs| {
@@ -209,7 +209,7 @@ fn directory(lines: &mut Lines) {
         Err(errno) => lines.note(
             NAME,
             format!(
-                "{shown} cannot be written ({}): name a directory, -d DIR",
+                "cannot write to {shown} ({}): give another directory, -d DIR",
                 errno.desc()
             ),
         ),

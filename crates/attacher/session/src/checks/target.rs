@@ -47,12 +47,12 @@ pub(super) fn existence(asked: Pid, lines: &mut Lines) -> Option<(Pid, Tid)> {
     };
     let pid = status.tgid.unwrap_or(asked);
     let threads = midair_failure::plain::counted(status.threads, "thread", "threads");
-    let mut found = format!("{pid} ({name}) lives, with {threads}");
+    let mut found = format!("{pid} ({name}) is alive, with {threads}");
     if asked != pid {
-        found = format!("{asked} is a thread of process {pid} ({name}), which is meant");
+        found = format!("{asked} is a thread of process {pid} ({name}), which midair uses instead");
     } else if tid != pid.leader() {
         found.push_str(&format!(
-            "; its first thread has ended, and thread {tid} stands for it"
+            "; its main thread has exited, and midair uses thread {tid} instead"
         ));
     } else if pid.get() == 1 {
         found.push_str("; it is the first process of this pid namespace");
@@ -84,15 +84,15 @@ pub(super) fn permission(pid: Pid, tid: Tid, lines: &mut Lines) {
     }
     let theirs = access.target_uids[1];
     let mut found = if access.target_uids.iter().all(|uid| *uid == access.our_uid) {
-        format!("it is of our user ({theirs})")
+        format!("it runs as this user ({theirs})")
     } else {
-        format!("it is of user {theirs}, and we have CAP_SYS_PTRACE")
+        format!("it runs as user {theirs}, and midair has CAP_SYS_PTRACE")
     };
     if let Some(scope) = access.yama {
         found.push_str(&format!("; kernel.yama.ptrace_scope is {scope}"));
     }
     if access.target_more_capable {
-        found.push_str("; it has capabilities that we lack");
+        found.push_str("; it has capabilities that midair lacks");
     }
     lines.pass(NAME, found);
     rights(tid, lines);
@@ -103,12 +103,12 @@ fn rights(tid: Tid, lines: &mut Lines) {
     match crate::rights::exceeding(tid) {
         Ok(None) => lines.pass(
             NAME,
-            "it has no more rights than you: any tool library will do",
+            "it has no more privileges than you: any tool library is allowed",
         ),
         Ok(Some(why)) => lines.note(
             NAME,
             format!(
-                "{why}: only tool libraries that root owns and nobody else can change are sent"
+                "{why}: only tool libraries that root owns and only root can change are allowed"
             ),
         ),
         Err(why) => lines.cannot_tell(NAME, &why),
@@ -129,7 +129,7 @@ pub(super) fn own_seccomp(pid: Pid, lines: &mut Lines) {
 pub(super) fn tracer(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "tracer";
     let Some(by) = status.tracer else {
-        return lines.pass(NAME, "nobody traces it");
+        return lines.pass(NAME, "no process traces it");
     };
     let name = task::comm(by).map_or_else(|_| "unknown".into(), |name| show(&name));
     lines.forbids_tracing(NAME, &Refusal::Traced { pid, by, name });
@@ -158,7 +158,7 @@ pub(super) fn seccomp(pid: Pid, status: &Status, lines: &mut Lines) {
         1 => lines.forbids_tracing(NAME, &Refusal::Seccomp { pid }),
         _ => lines.note(
             NAME,
-            "a filter is on: an attach finds out what it does to the calls that we need, since reading it stops a thread",
+            "a filter is active: an attach finds out whether it allows the required calls, since reading it stops a thread",
         ),
     }
 }
@@ -209,7 +209,7 @@ pub(super) fn managed_threads(pid: Pid, tid: Tid, modules: &Modules, lines: &mut
         Ok(Some(by)) => lines.forbids_tracing(NAME, &Refusal::ManagedThreads { pid, by }),
         Ok(None) => lines.pass(
             NAME,
-            "none: no sanitizer, and no translator, that crashes at our thread",
+            "none: no sanitizer or translator that crashes on midair's thread",
         ),
         Err(why) => lines.cannot_tell(NAME, &why),
     }
@@ -261,10 +261,10 @@ pub(super) fn table_source(modules: &Modules, lines: &mut Lines) {
         .map(|module| show(&module.path))
         .collect::<Vec<_>>();
     let found = match register.as_slice() {
-        [] => "from the runtimes' own exported functions: no register library is there".to_owned(),
-        [one] => format!("from the runtimes' own exported functions; {one} is there"),
+        [] => "from the runtimes' exported functions: no register library is loaded".to_owned(),
+        [one] => format!("from the runtimes' exported functions; {one} is loaded"),
         more => format!(
-            "from the runtimes' own exported functions; there are {} register libraries: {}",
+            "from the runtimes' exported functions; {} register libraries are loaded: {}",
             more.len(),
             more.join(", ")
         ),
@@ -276,11 +276,11 @@ pub(super) fn table_source(modules: &Modules, lines: &mut Lines) {
 const OTHERS: [(&str, &str); 8] = [
     (
         "librocprofiler-sdk-tool.so",
-        "a profiler's tool may record already; both work side by side",
+        "a profiler's tool may already record; both work together",
     ),
     (
         "librocprofiler-sdk.so",
-        "an SDK of this interface is loaded; both work side by side",
+        "an SDK of this interface is loaded; both work together",
     ),
     (
         "librocprofiler64v2.so",
@@ -296,11 +296,11 @@ const OTHERS: [(&str, &str); 8] = [
     ),
     (
         "libcupti.so",
-        "CUPTI serves one profiler at a time: if one is at work, a CUDA session says so and leaves it alone",
+        "CUPTI serves one profiler at a time: if one is active, a CUDA session fails and does not disturb it",
     ),
     (
         "librocm-debug-agent.so",
-        "ROCm's debug agent handles faults of queues; it is left alone",
+        "ROCm's debug agent handles queue faults; midair does not touch it",
     ),
     (
         "libomnitrace",
@@ -348,10 +348,10 @@ pub(super) fn namespaces(tid: Tid, lines: &mut Lines) {
         && let [.., inner] = status.ns_tgid.as_slice()
         && status.ns_tgid.len() > 1
     {
-        found.push_str(&format!("; there it is process {inner}"));
+        found.push_str(&format!("; its pid there is {inner}"));
     }
     found.push_str(
-        "; our libraries and the spool are sent as descriptors, so no path needs to be seen there",
+        "; midair passes its libraries and the spool as descriptors, so no path needs to be visible there",
     );
     lines.note(NAME, found);
 }
@@ -370,9 +370,7 @@ pub(super) fn clock(tid: Tid, lines: &mut Lines) {
     if apart {
         return lines.note(
             NAME,
-            format!(
-                "source {source}; it has a time namespace of its own: its times are as it sees them"
-            ),
+            format!("source {source}; it has its own time namespace: times are as it sees them"),
         );
     }
     if source == "tsc" || source == "kvm-clock" || source == "arch_sys_counter" {

@@ -1,4 +1,4 @@
-//! Pairs the begins of kernels with their ends.
+//! Pairs the starts of kernels with their ends.
 
 use super::ring::{BEGIN, Record};
 use std::collections::HashMap;
@@ -26,13 +26,13 @@ pub(super) struct Ran {
     pub end: u64,
 }
 
-/// Begins whose ends have not been seen so far.
+/// Starts whose ends have not been seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     open: HashMap<Dispatch, u64>,
-    /// Ends without a begin: the kernel began before the recording, or its begin was overwritten.
+    /// Ends without a start: the kernel started before the recording, or its start was overwritten.
     pub without_begin: u64,
-    /// Begins whose end never came: it was overwritten.
+    /// Starts whose end never came: it was overwritten.
     pub without_end: u64,
 }
 
@@ -83,7 +83,7 @@ impl Pairs {
         self.without_end += (before - self.open.len()) as u64;
     }
 
-    /// Returns the kernels that still run, in the order of their begins.
+    /// Returns the kernels that still run, in the order of their starts.
     pub fn under_way(&self) -> Vec<(Dispatch, u64)> {
         let mut all: Vec<_> = self
             .open

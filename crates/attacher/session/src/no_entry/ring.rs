@@ -1,7 +1,7 @@
 //! The rings of a dispatch log: checks the layout that the kernel describes, and reads the rings.
 //!
 //! The firmware writes records and then an index, and never waits for a reader. On some GPUs the
-//! index counts records; on others it is the next slot's number and begins again at 0. Either way
+//! index counts records; on others it is the next slot's number and starts again at 0. Either way
 //! only the low 32 bits exist. If a counting index shows that a whole lap was missed, the records
 //! are counted as lost. With the other kind a whole lap between two looks cannot be noticed, so
 //! looks are frequent and rings are large.
@@ -28,7 +28,7 @@ pub(super) struct Record {
     pub doorbell: u32,
 }
 
-/// A kernel began.
+/// A kernel started.
 pub(super) const BEGIN: u32 = 1;
 /// A kernel ended.
 pub(super) const END: u32 = 2;
@@ -90,7 +90,7 @@ impl Layout {
         } = *info;
         if !STREAM_VERSIONS.contains(&version) || (version == 3) != info.reads_at.is_some() {
             return Err(format!(
-                "its stream has version {version}, and {} are known",
+                "its stream has version {version}; midair supports {}",
                 STREAM_VERSIONS.map(|known| known.to_string()).join(" and ")
             ));
         }
@@ -100,7 +100,7 @@ impl Layout {
             ));
         }
         if (info.gpu_id, info.process) != (gpu_id, process) {
-            return Err("it is the stream of another GPU or process".to_owned());
+            return Err("it belongs to another GPU or process".to_owned());
         }
         let inside = |at: u64, bytes: u64| {
             at.is_multiple_of(8)

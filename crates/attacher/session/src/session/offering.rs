@@ -19,15 +19,15 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Why a session did not start.
 #[derive(Debug)]
 pub(crate) enum StartError {
-    /// The worker thread had stopped waiting for the offer, so nothing was begun.
+    /// The worker thread had stopped waiting for the offer, so nothing was started.
     OfferNotTaken(Failure),
     /// A worker thread has the process, of a copy of our library that the process did not load by
     /// itself: that of an attempt before this one, which has not given up yet, or that of an
-    /// attacher which cannot be seen from here. Nothing was begun.
+    /// attacher which cannot be seen from here. Nothing was started.
     Claimed(Failure),
     /// The process executed another program before anything was changed in it.
     OtherProgram(Failure),
-    /// Anything else. What was begun is undone.
+    /// Anything else. What was started is undone.
     Failed(Failure),
 }
 
@@ -96,11 +96,11 @@ pub(super) fn offer(
     fault::step("answer received");
     match answer.get(..got).and_then(Reply::read) {
         Some(true) => Ok(()),
-        Some(false) => Err(setup("the target's side could not map the spool".to_owned())
-            .hint("its limit of address space (RLIMIT_AS) or its memory cgroup may be too tight: try a smaller spool").into()),
+        Some(false) => Err(setup("midair's part in the process cannot map the spool".to_owned())
+            .hint("use a smaller spool: its address space limit (RLIMIT_AS) or memory cgroup may be too tight").into()),
         None => {
             let doing = target.doing().map_or_else(String::new, |doing| format!(": {doing}"));
-            Err(setup(format!("the target's side did not answer{doing}")).into())
+            Err(setup(format!("midair's part in the process did not answer{doing}")).into())
         }
     }
 }
@@ -115,7 +115,7 @@ fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
             Ok(0) | Err(nix::errno::Errno::EINTR) => {}
             Ok(_) => return Ok(()),
             Err(error) => {
-                let what = format!("waiting for the target's side: {error}");
+                let what = format!("cannot wait for midair's part in the process: {error}");
                 return Err(Failure::new(Kind::Setup, what));
             }
         }

@@ -43,7 +43,7 @@ impl Prepared {
             return Err(Failure::new(
                 Kind::Usage,
                 format!(
-                    "{} tools are named, at most {MAX_TOOLS} can be used",
+                    "{} tools given; the limit is {MAX_TOOLS}",
                     tools.files.len()
                 ),
             ));

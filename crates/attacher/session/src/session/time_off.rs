@@ -9,7 +9,7 @@ const APART: u64 = 50_000_000;
 const MOST: usize = 1 << 17;
 
 /// What the target's side says at moments of the latest time: for how long nothing was recorded
-/// since the session began. Both are in ns, in the target's clock.
+/// since the session started. Both are in ns, in the target's clock.
 #[derive(Debug, Default)]
 pub(super) struct TimeOff {
     samples: VecDeque<(u64, u64)>,
@@ -48,7 +48,7 @@ impl TimeOff {
         self.until(to).saturating_sub(self.until(from))
     }
 
-    /// Returns the time off from the begin of the session to a moment.
+    /// Returns the time off from the start of the session to a moment.
     fn until(&self, time: u64) -> u64 {
         let later = self.samples.partition_point(|(at, _)| *at <= time);
         let before = later.checked_sub(1).and_then(|at| self.samples.get(at));

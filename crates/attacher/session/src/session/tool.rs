@@ -34,7 +34,7 @@ pub(super) fn memory_copy(from: &File) -> std::io::Result<Tool> {
     Ok(Tool { file, identity })
 }
 
-/// Whether one of the tools has the same bytes as our own. Somebody may have copied ours to another
+/// Whether one of the tools has the same bytes as our own. A user may have copied ours to another
 /// place.
 pub(super) fn has_copy_of_ours(tools: &[Tool], install: &Install) -> bool {
     let ours = install.open(&install.tool);

@@ -27,7 +27,7 @@ impl Parts {
     /// Writes the files of a window, in a directory of their own.
     pub(super) fn write(mut self, window: Window, from: u64, to: u64) -> Result<Written, Failure> {
         let cannot = |error: std::io::Error| {
-            Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+            Failure::new(Kind::Output, format!("cannot store records: {error}"))
         };
         let write = move || {
             let records = window.between(from, to).map_err(cannot)?;
@@ -75,7 +75,7 @@ fn within(disk: &Disk, written: Written) -> Result<Written, Failure> {
         let _ = std::fs::remove_file(file);
     }
     if let Some(directory) = written.files.first().and_then(|file| file.parent()) {
-        // This fails, as it should, where the directory also has files of somebody else.
+        // This fails, as it should, where the directory also has other files.
         let _ = std::fs::remove_dir(directory);
     }
     Err(Failure::new(

@@ -74,11 +74,10 @@ fn failure(root: Pid, foreign: &[&Member]) -> Failure {
         named.push(format!("{} more", foreign.len() - NAMED));
     }
     let what = format!(
-        "process {root} has descendants that may be programs of others: {}",
+        "process {root} has descendants that may belong to other users: {}",
         named.join(", ")
     );
-    let hint = "to enter them, too, give --attach-children true; for the process alone, --attach-children false; \
-                or name one of them";
+    let hint = "use --attach-children true to attach to them too, --attach-children false for the process only, or choose one of them";
     Failure::new(Kind::Usage, what).hint(hint)
 }
 
@@ -103,13 +102,13 @@ mod tests {
         let what = |root, of_root, members: &[Member]| {
             refused(pid(root), Some(of_root), members).map(|failure| failure.what)
         };
-        let others = "process 1 has descendants that may be programs of others: 7 (p7, user 0), 9 (p9, user 5)";
+        let others = "process 1 has descendants that may belong to other users: 7 (p7, user 0), 9 (p9, user 5)";
         assert_eq!(what(1, 0, &[member(7, 0), member(9, 5)]).unwrap(), others);
         // In a container the program may be process 1.
         assert_eq!(what(1, 0, &[member(1, 0), member(7, 0)]), None);
         // A launcher and its ranks.
         assert_eq!(what(5, 3, &[member(7, 3), member(9, 3)]), None);
-        let others = "process 5 has descendants that may be programs of others: 9 (p9, user 4)";
+        let others = "process 5 has descendants that may belong to other users: 9 (p9, user 4)";
         let mixed = [member(5, 3), member(7, 3), member(9, 4)];
         assert_eq!(what(5, 3, &mixed).unwrap(), others);
         // A process that has ended has no user.

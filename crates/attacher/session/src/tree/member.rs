@@ -169,7 +169,10 @@ fn signal() -> Result<EventFd, Failure> {
     EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(|errno| {
         Failure::new(
             Kind::Enter,
-            format!("no descriptor for a session: {}", errno.desc()),
+            format!(
+                "cannot create a descriptor for the session: {}",
+                errno.desc()
+            ),
         )
         .hint("the limit of open files may be too low: ulimit -n")
     })
@@ -207,7 +210,10 @@ impl Member {
                 work.run(report);
             })
             .map_err(|error| {
-                Failure::new(Kind::Enter, format!("no thread for a session: {error}"))
+                Failure::new(
+                    Kind::Enter,
+                    format!("cannot create a thread for the session: {error}"),
+                )
             })?;
         Ok(Member {
             pid,
@@ -238,7 +244,7 @@ impl Member {
         self.thread = None;
     }
 
-    /// Whether its thread has ended.
+    /// Whether its thread ended.
     pub(super) fn is_dead(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -271,7 +277,7 @@ impl Work {
             if self.stop.asked.load(Relaxed) {
                 return Err(Failure::new(
                     Kind::Enter,
-                    "the group ended before this attach began",
+                    "the group ended before the start of this attach",
                 ));
             }
             self.shared.attacher.attach(&self.request)

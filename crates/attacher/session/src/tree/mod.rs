@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// How long a group waits.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// How long the processes that already record wait at the beginning for those that do not yet.
+    /// How long the processes that already record wait at the start for those that do not yet.
     /// A process that does not answer is given up before that.
     laggards: Duration,
     /// When an attach is given up. Its own deadlines are shorter, but a process may block whoever
@@ -245,15 +245,15 @@ impl Group {
                 None => Failure::new(
                     Kind::NotGpu,
                     format!(
-                        "neither process {root} nor any that descends from it has a HIP, HSA or CUDA runtime loaded"
+                        "neither process {root} nor any of its descendants has loaded a HIP, HSA or CUDA runtime"
                     ),
                 ),
             },
             Selection::All => Failure::new(
                 Kind::NotGpu,
-                "no process that we can look into has a HIP, HSA or CUDA runtime loaded",
+                "no accessible process has loaded a HIP, HSA or CUDA runtime",
             )
-            .hint("processes of other users are seen by root only"),
+            .hint("only root can inspect other users' processes"),
             Selection::Named(wanted) => Failure::new(
                 Kind::NoProcess,
                 format!("no process has a name or command line that matches '{wanted}'"),
@@ -303,7 +303,7 @@ impl Group {
         let member = if self.members.len() >= MOST {
             Err(Failure::new(
                 Kind::Setup,
-                format!("{MOST} processes are attached, and no more can be at one time"),
+                format!("the limit of {MOST} attached processes is reached"),
             ))
         } else {
             Member::start(number, name, request, &self.shared, self.reports.clone())
@@ -493,7 +493,7 @@ impl Group {
             match report {
                 (number, Report::Refused(failure)) => {
                     let member = self.members.remove(&number);
-                    // For other failures the attach had not begun.
+                    // For other failures the attach had not started.
                     if let Some(member) = member.filter(|_| failure.kind == Kind::NoAnswer) {
                         self.refuse(member.pid, member.name.clone(), failure);
                     }

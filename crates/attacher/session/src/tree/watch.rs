@@ -1,7 +1,7 @@
 //! Finds out which processes belong to a group, and what has become of each since the last scan.
 //!
 //! Nothing here waits for a process or touches one. A process is identified by its number and its
-//! start time, so a number that is used again is another process. A process that begins and ends
+//! start time, so a number that is used again is another process. A process that starts and ends
 //! between two scans is missed, and so is one whose parent does.
 
 use crate::answer;
@@ -589,7 +589,7 @@ mod tests {
     #[test]
     fn one_that_loads_a_runtime_becomes_ready() {
         let exec = |word: &str| format!("read line; exec {} other {word}", shapes()[1].display());
-        // It is in the group from the beginning, or only by its new command line.
+        // It is in the group from the start, or only by its new command line.
         for (old, new) in [("watch-loads", "watch-loads"), ("other", "watch-loads")] {
             // The script itself does not have the word.
             let script = exec(&own(new).replace('-', "-''"));
@@ -635,7 +635,7 @@ mod tests {
         drop(one);
     }
 
-    /// A process that does not answer is told once, and belongs to no group.
+    /// A process that does not answer is reported once, and belongs to no group.
     #[test]
     fn one_that_does_not_answer_is_told_once() {
         let shell = family();

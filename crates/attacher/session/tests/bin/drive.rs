@@ -180,7 +180,7 @@ fn serve(install: &Install) -> Result<(), Error> {
         let pid: Pid = pid.parse()?;
         let struck = strike::arm(number, what, pid, Path::new(control))?;
         let mut request = request(pid, directory, Duration::from_secs(5));
-        // The attach would begin again with the other program, which has no runtime.
+        // The attach would start again with the other program, which has no runtime.
         if what == "exec" {
             request.wait = Some(Duration::ZERO);
         }

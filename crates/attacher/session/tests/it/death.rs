@@ -25,10 +25,10 @@ fn attach(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
     run(drive(&args), PATIENCE).unwrap()
 }
 
-/// The worker thread parks shortly after the attacher was told that the session is over. It then
+/// The worker thread parks shortly after the attacher was notified that the session is over. It then
 /// waits 5 s for an offer, which an attacher without a processor may miss.
 fn comes_too_early(said: &str) -> bool {
-    said.contains("failed: Busy") || said.contains("took no offer")
+    said.contains("failed: Busy") || said.contains("accepted no session")
 }
 
 /// [`attach`], repeated while the process is busy.

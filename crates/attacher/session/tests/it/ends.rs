@@ -8,7 +8,7 @@ use crate::common::{Worker, drive, numbers, pipe, serve, steps};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target, run};
 
-/// Returns the longest time that it may take: a second, or ten where other tests run beside this
+/// Returns the longest time that it may take: a second, or ten where other tests run alongside this
 /// one and after a stop, which may end at any moment.
 fn soon(what: &str) -> Duration {
     Duration::from_secs(if crate::common::long() && what != "stop" {

@@ -1,5 +1,5 @@
 //! An attacher gets no processor for longer than the worker thread waits for it. What it was about
-//! to send must then be sent anew.
+//! to send must then be sent again.
 
 use crate::common::{Worker, drive};
 use midair_tests::stand_in::Kit;

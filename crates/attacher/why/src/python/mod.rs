@@ -22,7 +22,7 @@ const MOST_FRAMES: usize = 256;
 /// The most characters of a name, and bytes of a table of lines.
 const LONGEST_NAME: usize = 1024;
 const LONGEST_TABLE: usize = 1 << 18;
-/// What may be read for the stacks of all threads. A table of lines is read anew for each frame.
+/// What may be read for the stacks of all threads. A table of lines is read again for each frame.
 const STACKS: Limits = Limits {
     bytes: 64 << 20,
     reads: 1 << 20,
@@ -50,26 +50,26 @@ pub(crate) fn add(modules: &Modules, threads: &mut [Thread], notes: &mut Vec<Str
         Known::Yes(offsets) => offsets,
         Known::No(Refused::Version(major, minor)) => {
             notes.push(format!(
-                "the stacks of Python {major}.{minor} are not read: those of 3.11 to 3.14 are"
+                "no stacks of Python {major}.{minor}: midair supports 3.11 to 3.14"
             ));
             return;
         }
         Known::No(Refused::Old) => {
-            notes.push("the stacks of a Python before 3.11 are not read".to_owned());
+            notes.push("no Python stacks: midair supports 3.11 to 3.14".to_owned());
             return;
         }
         Known::No(Refused::FreeThreaded) => {
-            notes.push("the stacks of a Python without its global lock are not read".to_owned());
+            notes.push("no Python stacks: midair does not support free-threaded builds".to_owned());
             return;
         }
         Known::No(Refused::Nonsense) => {
-            notes.push("the stacks of Python are not read: its runtime is not as known".to_owned());
+            notes.push("no Python stacks: the runtime's layout is unknown".to_owned());
             return;
         }
     };
     let mut stacks = stacks(memory, runtime, &offsets);
     if memory.is_used_up() {
-        notes.push("Python has more frames than are read: some may be missing".to_owned());
+        notes.push("some Python frames may be missing: their number exceeds a limit".to_owned());
     }
     for thread in threads {
         if let Some(frames) = stacks.remove(&u64::from(thread.own_tid)) {

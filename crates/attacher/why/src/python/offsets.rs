@@ -69,7 +69,7 @@ impl Offsets {
     /// Returns the offsets for the interpreter whose `_PyRuntime` lies at `runtime`. `hex` is its
     /// `Py_Version`.
     pub(super) fn of(memory: &impl Bytes, runtime: u64, hex: Option<u64>) -> Known {
-        // From 3.13 on, the runtime begins with a table of its offsets.
+        // From 3.13 on, the runtime starts with a table of its offsets.
         if memory.bytes(runtime, 8).as_deref() == Some(b"xdebugpy") {
             return Offsets::told(memory, runtime);
         }

@@ -3,14 +3,14 @@
 use super::Header;
 
 /// A burst of a recording that is on for a part of the time only. It is written twice: when the
-/// burst begins, with `end` 0, and when the period around it is over. A period has one burst, at a
+/// burst starts, with `end` 0, and when the period around it is over. A period has one burst, at a
 /// random place.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Burst {
     /// Common header.
     pub header: Header,
-    /// When its period began.
+    /// When its period started.
     pub from: u64,
     /// When recording was switched on.
     pub start: u64,

@@ -5,7 +5,7 @@ use super::Header;
 use super::{Kernel, Queue};
 
 /// A window of hardware counters: what they counted from the end of one packet of ours to the
-/// beginning of another. Between these is one reservation of the application: usually one packet,
+/// start of another. Between these is one reservation of the application: usually one packet,
 /// or a batch of packets, as HIP reserves them for graphs.
 ///
 /// It is followed by `words` u64 of the memory that the counters were read into. A window with much
@@ -16,12 +16,12 @@ use super::{Kernel, Queue};
 pub struct CounterWindow {
     /// Common header.
     pub header: Header,
-    /// When the packet that starts the counters began, on the device (0: not known). It resets the
+    /// When the packet that starts the counters started, on the device (0: not known). It resets the
     /// counters, even if another profiler uses them.
     pub begin: u64,
     /// When that packet ended (0: not known).
     pub start: u64,
-    /// When the packet that reads them began, on the device (0: not known).
+    /// When the packet that reads them started, on the device (0: not known).
     pub end: u64,
     /// When that packet ended: the time since `end` was taken by the reading.
     pub read_end: u64,

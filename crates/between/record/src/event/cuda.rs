@@ -82,7 +82,7 @@ pub struct Synchronization {
     /// Common header; `operation` is the `CUpti_ActivitySynchronizationType`: 1 event, 2 a stream
     /// waits for an event, 3 stream, 4 context.
     pub header: Header,
-    /// When the wait began.
+    /// When the wait started.
     pub start: u64,
     /// When it ended.
     pub end: u64,
@@ -106,7 +106,7 @@ pub struct Synchronization {
 pub struct UnifiedMemory {
     /// Common header; `operation` is the `CUpti_ActivityUnifiedMemoryCounterKind`.
     pub header: Header,
-    /// When it began.
+    /// When it started.
     pub start: u64,
     /// When it ended.
     pub end: u64,

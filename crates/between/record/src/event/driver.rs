@@ -2,13 +2,13 @@
 
 use super::Header;
 
-/// An event of the kernel driver, or a pair of begin and end.
+/// An event of the kernel driver, or a pair of start and end.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KfdEvent {
     /// Common header; `operation` is AMD's operation of `tracing_kind`.
     pub header: Header,
-    /// When it happened, or began.
+    /// When it happened, or started.
     pub start: u64,
     /// When it ended; equal to `start` for an event without a duration.
     pub end: u64,
@@ -35,7 +35,7 @@ pub struct KfdEvent {
 }
 
 impl KfdEvent {
-    /// Whether it is written to files. A begin or an end alone is not, only the pair.
+    /// Whether it is written to files. A start or an end alone is not, only the pair.
     pub fn is_in_files(&self) -> bool {
         self.tracing_kind >= 27
     }

@@ -10,7 +10,7 @@ const DESCRIPTOR: &[u8] = b".kd";
 
 /// Returns a kernel's name as records have it. A name of more than [`MOST_NAME`] bytes is cut: its
 /// first bytes are followed by an ellipsis and a hash of the whole name, so that kernels whose long
-/// names begin alike stay apart. The ending of a descriptor's symbol is kept.
+/// names start alike stay apart. The ending of a descriptor's symbol is kept.
 pub fn kernel_name(whole: &[u8]) -> Cow<'_, [u8]> {
     if whole.len() <= MOST_NAME {
         return Cow::Borrowed(whole);
@@ -21,7 +21,7 @@ pub fn kernel_name(whole: &[u8]) -> Cow<'_, [u8]> {
     };
     let mark = format!("…{:016x}", hash(name));
     let mut end = MOST_NAME - mark.len() - ending.len();
-    // A character of more than one byte is not cut in two: its further bytes begin with 10.
+    // A character of more than one byte is not cut in two: its further bytes start with 10.
     while end > 0 && name.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
         end -= 1;
     }

@@ -9,7 +9,7 @@ use super::{
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
 ///
 /// # Safety
-/// Implement it only for `repr(C)` structs of integers without padding bytes that begin with a
+/// Implement it only for `repr(C)` structs of integers without padding bytes that start with a
 /// [`Header`].
 pub unsafe trait Plain: core::marker::Copy {
     /// Returns the struct's own bytes.
@@ -31,7 +31,7 @@ pub unsafe trait Plain: core::marker::Copy {
 macro_rules! plain {
     ($($t:ty),*) => { $(
         // SAFETY: the type is repr(C) with integers only. Its sizes add up without padding (the
-        // assertion below), and it begins with a Header.
+        // assertion below), and it starts with a Header.
         unsafe impl Plain for $t {}
         const _: () = assert!(size_of::<$t>() % 8 == 0);
     )* };

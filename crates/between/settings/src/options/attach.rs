@@ -17,8 +17,8 @@ pub(super) const OPTIONS: &[Opt] = &[
     .short('p')
     .aliases(&["attach"])
     .more(
-        "The process needs no preparation: no variable at its start, no library loaded beforehand. It goes on running while \
-         it is profiled and after it. Without this option the program behind -- is started.",
+        "The process needs no preparation: no environment variable, no preloaded library. It keeps running during and after the \
+         profile. Without this option, rocprofv3 starts the program behind --.",
     )
     .front(Front::Rocprofv3),
     Opt::new(
@@ -29,14 +29,14 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Detach after this many milliseconds",
     )
     .more(
-        "Without it, profiling goes on until Enter is pressed, standard input ends, SIGINT, SIGTERM or SIGHUP comes, or the \
-         process ends. With it, standard input is not read.",
+        "Without it, profiling stops on Enter, at the end of standard input, on SIGINT, SIGTERM or SIGHUP, or when the process \
+         exits. With it, standard input is not read.",
     )
     .front(Front::Rocprofv3),
     Opt::new("duration", Attach, Shape::Duration, Sets::Nothing, "Detach after this time: 2s, 500ms, 1m")
         .more(
-            "A bare number counts seconds. Without it, profiling goes on until Enter is pressed, standard input ends, \
-             SIGINT, SIGTERM or SIGHUP comes, or the process ends. With it, standard input is not read.",
+            "A bare number is in seconds. Without this option, profiling stops on Enter, at the end of standard input, on \
+             SIGINT, SIGTERM or SIGHUP, or when the process exits. With it, standard input is not read.",
         )
         .front(Front::Midair),
     Opt::new(
@@ -44,75 +44,76 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Flag,
         Sets::Nothing,
-        "Record until SIGINT, SIGTERM or SIGHUP comes, and do not read standard input",
+        "Record until SIGINT, SIGTERM or SIGHUP, and do not read standard input",
     )
     .more(
-        "For services and scripts, whose standard input may be closed: its end would end the recording. The end of the process \
-         and a duration end it as well.",
+        "For services and scripts, where standard input may be closed, which would otherwise stop the recording. The recording \
+         also stops when the process exits or --duration is over.",
     ),
     Opt::new(
         "wait",
         Attach,
         Shape::Duration,
         Sets::Nothing,
-        "Wait this long for a process that has no GPU runtime, or no thread to enter by, yet",
+        "Wait up to this long for a GPU runtime to load, or for a thread that can be entered (default: until the process is 5s old)",
     )
     .more(
-        "Without it, a process that was started a moment ago is waited for until it is five seconds old; in its first minute the time \
-         in which it waits for a processor does not count. 1ms refuses a process without a runtime at once. With --tree, --all and --name midair watches such processes anyway.",
+        "In a process's first minute, the time it spends waiting for a CPU does not count towards the default. Use 1ms to fail \
+         immediately. With --tree, --all and --name, midair watches such processes in any case.",
     ),
     Opt::new(
         "drain",
         Attach,
         Shape::Duration,
         Sets::Nothing,
-        "Wait at most this long at detach for work that still runs (default 100ms)",
+        "Wait up to this long at detach for running GPU work (default 100ms)",
     )
-    .more("Kernels and copies that still run after it are written with the mark that they ran at detach.")
+    .more("Kernels and copies still running after this time are written, marked as running at detach.")
     .front(Front::Midair),
     Opt::new(
         "spool-size",
         Attach,
         Shape::Number { name: "MIB", min: 1, max: 64 * 1024 },
         Sets::Nothing,
-        "Memory for records not yet taken over, in MiB (default 64)",
+        "Set the size of the record spool in the process, in MiB (default 64)",
     )
-    .more("When it is full, records are dropped and counted; the application is never made to wait.")
+    .more("When the spool is full, records are dropped and counted; the application never waits.")
     .front(Front::Midair),
     Opt::new(
         "top",
         Attach,
         Shape::Number { name: "ROWS", min: 1, max: 1 << 20 },
         Sets::Nothing,
-        "Rows of each table on the screen (default 10)",
+        "Show this many rows of each table (default 10)",
     )
-    .more("What took less time is summed up in one more row. --json has all rows unless this option says how many.")
+    .more("One more row sums up the rest. --json prints all rows unless this option is given.")
     .front(Front::Midair),
-    Opt::new("wide", Attach, Shape::Flag, Sets::Nothing, "Never cut the names of kernels and calls on the screen")
-        .more("Where standard output is no terminal they are whole in any case.")
+    Opt::new("wide", Attach, Shape::Flag, Sets::Nothing, "Show kernel and call names in full")
+        .more("Names are never truncated when the output is piped.")
         .front(Front::Midair),
-    Opt::new("json", Attach, Shape::Flag, Sets::Nothing, "Print everything that is on the screen as one JSON document instead")
-        .more("On standard output, in one line; docs/results.md describes its members.")
+    Opt::new("json", Attach, Shape::Flag, Sets::Nothing, "Print one JSON document instead of tables")
+        .more("It goes to standard output, in one line. docs/results.md describes its members.")
         .front(Front::Midair),
-    Opt::new("quiet", Attach, Shape::Flag, Sets::Nothing, "Print only the names of the files, warnings and errors")
+    Opt::new("quiet", Attach, Shape::Flag, Sets::Nothing, "Print only file names, warnings and errors")
         .short('q')
         .front(Front::Midair),
-    Opt::new("verbose", Attach, Shape::Flag, Sets::Nothing, "Print by which thread the process was entered, and why the other threads were not used")
-        .more("Prints what --log-level info prints about this side, and leaves the process's own level as it is.")
+    Opt::new("verbose", Attach, Shape::Flag, Sets::Nothing, "Print which thread was used to enter the process, and why other \
+        threads were not")
+        .more("Prints midair's own messages of --log-level info, without changing the log level in the process.")
         .short('v')
         .front(Front::Midair),
-    Opt::new("dry-run", Attach, Shape::Flag, Sets::Nothing, "Check every precondition and stop there, as midair doctor does")
+    Opt::new("dry-run", Attach, Shape::Flag, Sets::Nothing, "Check every precondition, as midair doctor does, without attaching")
         .front(Front::Midair),
     Opt::new(
         "no-entry",
         Attach,
         Shape::Flag,
         Sets::Nothing,
-        "Do not enter the process: take kernels' times from the dispatch log of AMD's kernel driver",
+        "Read kernel times from the dispatch log of AMD's kernel driver, without entering the process",
     )
     .more(
-        "Nothing is loaded into the process and no thread of it is stopped. The log, which newer drivers keep for gfx950 and gfx12, tells \
-         when kernels ran, on which queue and as which packet, but no names, sizes, threads and streams. Never run with a real driver so far.",
+        "Nothing is loaded into the process and no thread is stopped. Newer drivers keep this log for gfx950 and gfx12. It has \
+         times, queues and packet numbers, but no names, sizes, threads or streams. Not yet tested with a real driver.",
     )
     .front(Front::Midair),
     Opt::new(
@@ -123,11 +124,10 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Attach to the process's descendants, too (default true)",
     )
     .more(
-        "Without the option, the attach is refused where descendants belong to another user than the process, or the process is init (1) \
-         and not itself the program. \
-         Children that are born while it is attached are followed. Descendants without a HIP, HSA or CUDA runtime are left alone until they \
-         load one; where the process itself has none (a launcher), its descendants are attached to. Each process has files of its \
-         own, or see --merge.",
+        "If the option is not given, midair refuses to attach when a descendant belongs to another user, or when PID is 1 and \
+         init is not the GPU program. Children started later are followed. midair attaches to descendants once they load a HIP, \
+         HSA or CUDA runtime; PID itself may be a launcher without one. Each process gets its own files, unless --merge is \
+         given.",
     )
     .front(Front::Rocprofv3),
     Opt::new(
@@ -135,45 +135,46 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Flag,
         Sets::Switch("MIDAIR_STRICT_REATTACH"),
-        "Refuse a process that was attached to before with other settings",
+        "Refuse a process that was previously attached with different settings",
     )
     .more(
-        "As AMD's attach does, which configures its tool once. Without it, each attach records what it asks for. Where results are written \
-         may always differ.",
+        "AMD's attach does this, because it configures its tool once. Without this option, each attach uses its own settings. \
+         The output location may always differ.",
     ),
     Opt::new(
         "tree",
         Attach,
         Shape::Number { name: "PID", min: 1, max: u32::MAX as u64 },
         Sets::Nothing,
-        "Attach to this process and all that descend from it",
+        "Attach to this process and all its descendants",
     )
     .more(
-        "In parallel, and children that are born while it is attached are followed. Processes without a HIP, HSA or CUDA runtime are \
-         watched, and attached to when they load one.",
+        "All are attached in parallel, and children started later are followed. midair attaches to the other processes once they \
+         load a HIP, HSA or CUDA runtime.",
     )
     .front(Front::Midair),
-    Opt::new("all", Attach, Shape::Flag, Sets::Nothing, "Attach to every process with a HIP, HSA or CUDA runtime that may be entered")
-        .more("In parallel; those that come later are attached to when they load a runtime.")
+    Opt::new("all", Attach, Shape::Flag, Sets::Nothing, "Attach to every process with a HIP, HSA or CUDA runtime that you may attach to")
+        .more("All are attached in parallel. Processes started later are attached once they load a runtime.")
         .front(Front::Midair),
     Opt::new(
         "name",
         Attach,
         Shape::Text("REGEX"),
         Sets::Nothing,
-        "Attach to every process whose name or command line matches, and all that descend from them",
+        "Attach to every process whose name or command line matches, and to all its descendants",
     )
-    .more("In parallel; those that come later are attached to as well.")
+    .more("All are attached in parallel, including processes started later.")
     .front(Front::Midair),
-    Opt::new("merge", Attach, Shape::Flag, Sets::Nothing, "Write one result of all processes instead of one for each")
+    Opt::new("merge", Attach, Shape::Flag, Sets::Nothing, "Write one merged result instead of one per process")
         .more(
-            "It is named by the process that was asked for, or else by the first. rocpd and json keep processes apart as they do \
-             in their own files, Perfetto by process tracks; csv has a column Process_Id in every table.",
+            "It is named after the requested PID, else the first process. rocpd and json keep processes separate, Perfetto shows \
+             a track per process, and every csv table has a column Process_Id.",
         ),
-    Opt::new("keep", Attach, Shape::Duration, Sets::Nothing, "Keep only what was recorded in the last so much time: 30s, 5m")
+    Opt::new("keep", Attach, Shape::Duration, Sets::Nothing, "Record continuously and keep only the last TIME: 30s, 5m (flight \
+        recorder)")
         .more(
-            "A flight recorder: it may be attached for hours, and its disk does not grow. At the detach what is kept is written. SIGUSR1 to \
-             midair writes it at any time and goes on, into a directory of its own below that of the results; see also --trigger.",
+            "Disk use stays bounded for hours. The kept window is written at detach. Send SIGUSR1 to midair to write it at any \
+             time and continue; each such window goes to its own subdirectory of the output directory. See also --trigger.",
         )
         .front(Front::Midair),
     Opt::new(
@@ -181,12 +182,12 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Each("WHEN"),
         Sets::Nothing,
-        "With --keep: write the window around each such event, and go on",
+        "With --keep: write a window around each matching event, and continue",
     )
     .more(
-        "'kernel(REGEX) > 3*median', 'kernel(REGEX) > 5ms', 'gap > 50ms' (a GPU runs nothing), 'queue stuck > 10s', 'memory > 90%' (of a \
-         GPU), 'message(REGEX)' (a ROCTx or NVTX mark or range). It may be given several times. A window has three quarters of --keep before \
-         its event and a quarter after it. Then nothing else is written at the detach.",
+        "'kernel(REGEX) > 3*median', 'kernel(REGEX) > 5ms', 'gap > 50ms' (an idle GPU), 'queue stuck > 10s', 'memory > 90%' (of \
+         a GPU), 'message(REGEX)' (a ROCTx or NVTX mark or range). May be repeated. A window has three quarters of --keep before \
+         its event and a quarter after it. With triggers, nothing else is written at detach.",
     )
     .front(Front::Midair),
     Opt::new(
@@ -194,7 +195,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Number { name: "COUNT", min: 1, max: 100_000 },
         Sets::Nothing,
-        "With --keep: windows of one process at most (default 10)",
+        "With --keep: write at most this many windows per process (default 10)",
     )
     .front(Front::Midair),
     Opt::new(
@@ -202,9 +203,10 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Number { name: "MIB", min: 1, max: 16 * 1024 * 1024 },
         Sets::Nothing,
-        "With --keep: MiB at most for what is kept (default 1024)",
+        "With --keep: use at most this much disk per process, in MiB (default 1024)",
     )
-    .more("All windows of one process may have as many. A window that would be too large is not left on the disk. Of what is kept the oldest goes first.")
+    .more("The written windows of a process have a limit of the same size. A window that exceeds it is deleted. When the limit \
+        is reached, the oldest kept records are dropped first.")
     .front(Front::Midair),
     Opt::new(
         "at",
@@ -214,8 +216,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Attach at this time of day: 14:00:00, or 14:00:00/10s to record for 10 seconds",
     )
     .more(
-        "By this machine's clock and its time zone; a time that has passed today is tomorrow's. On many hosts whose clocks agree, all begin \
-         at once.",
+        "Uses this machine's clock and time zone; past times mean tomorrow. Hosts with synchronized clocks start together.",
     )
     .front(Front::Midair),
     Opt::new(
@@ -223,22 +224,24 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Text("PATH"),
         Sets::Words(&["MIDAIR_CUPTI"], ""),
-        "CUPTI library (libcupti.so.N) for a CUDA process, by its path as that process sees it",
+        "Use this CUPTI library (libcupti.so.N) for a CUDA process; absolute path as the process sees it",
     )
     .more(
-        "Without it, a CUPTI is used that the process has mapped already, or one is searched for beside its CUDA libraries, in its Python packages, in the toolkit, and by its loader. The path is absolute. Where the process has rights that you lack, only root may name one.",
+        "By default, midair uses a CUPTI that the process has already mapped, or searches next to its CUDA libraries, in its \
+         Python packages, in the toolkit, and with its loader. If the process has privileges that you lack, only root may name \
+         one.",
     ),
     Opt::new(
         "cuda-hw-trace",
         Attach,
         Shape::Boolean,
         Sets::Switch(CUDA_HW_TRACE),
-        "Have kernels of a CUDA process timed by the GPU's own hardware, if it has none running yet",
+        "Time kernels of a CUDA process by GPU hardware, if the process has no CUDA context yet",
     )
     .more(
-        "NVIDIA's GPUs from Blackwell on time kernels more exactly so, and at less cost for launches (CUPTI 12.8 and later). CUPTI can switch \
-         it on only while the process has no CUDA context yet, and never off again: it then stays in the process. Where it cannot be switched on, \
-         kernels are timed as usual, and a note of the session says why.",
+        "On Blackwell and later, with CUPTI 12.8 or later, this is more exact and makes launches cheaper. CUPTI can enable it \
+         only before the process has a CUDA context, and can never disable it, so it stays on after detach. If it cannot be \
+         enabled, kernels are timed as usual, and a note says why.",
     ),
     Opt::new(
         "attach-sync-output",
@@ -247,6 +250,6 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Either("ROCPROF_ATTACH_OUTPUT_GENERATION_SYNC"),
         "Write the results before returning",
     )
-    .more("Results are always complete when the command returns; both words are accepted.")
+    .more("Accepted for compatibility; no effect: results are always complete when the command returns.")
     .front(Front::Rocprofv3),
 ];

@@ -5,8 +5,7 @@ use crate::periods::COLLECTION_PERIOD;
 use crate::ranks::{RANK_VARIABLE, RANKS, SIZE_VARIABLE};
 
 /// An attach names its processes.
-const NO_RANKS: &str =
-    "MPI ranks are chosen where a program is started: with an attach, name the processes instead";
+const NO_RANKS: &str = "MPI ranks can only be selected when a program is started: with an attach, name the processes instead";
 
 pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
@@ -14,15 +13,15 @@ pub(super) const OPTIONS: &[Opt] = &[
         Filter,
         Shape::Text("REGEX"),
         Sets::Words(&["ROCPROF_KERNEL_FILTER_INCLUDE_REGEX"], ""),
-        "Record and count only kernels with such names",
+        "Record and count only kernels whose name matches",
     )
-    .more("The name as it is in the results. An expression finds a part of it: ^ and $ stand for its ends."),
+    .more("Matches any part of the name as shown in the results; anchor with ^ and $."),
     Opt::new(
         "kernel-exclude-regex",
         Filter,
         Shape::Text("REGEX"),
         Sets::Words(&["ROCPROF_KERNEL_FILTER_EXCLUDE_REGEX"], ""),
-        "Do not record and count kernels with such names",
+        "Exclude kernels whose name matches",
     ),
     Opt::new(
         "kernel-iteration-range",
@@ -31,26 +30,26 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Words(&["ROCPROF_KERNEL_FILTER_RANGE"], ", "),
         "Record and count only these launches of each kernel, as in [1-2]",
     )
-    .more("Counted from 1 where recording begins."),
+    .more("Launches are counted from 1, starting when recording starts."),
     Opt::new(
         "collection-period",
         Filter,
         Shape::Texts("DELAY:LENGTH:REPEAT"),
         Sets::Periods(COLLECTION_PERIOD),
-        "Record only at these times: wait, record, so many times",
+        "Record periodically: wait DELAY, record for LENGTH, REPEAT times",
     )
     .short('P')
     .more(
-        "1:2:3 waits a second, records for two, and does both three times. Several periods come one after the other. \
-         The first begins when the program is started, or when the recording of a running process begins; nothing is \
-         recorded after the last. What begins in a period is recorded, whenever it ends.",
+        "1:2:3 waits one second, records for two, and does both three times. Several periods run one after the other. The first \
+         starts with the program, or with the recording of a running process; nothing is recorded after the last. Work that \
+         starts within a period is recorded, even if it ends later.",
     ),
     Opt::new(
         "collection-period-unit",
         Filter,
         Shape::OneOf(&["hour", "min", "sec", "msec", "usec", "nsec"]),
         Sets::Nothing,
-        "Unit of the times of --collection-period (default sec)",
+        "Set the unit of --collection-period (default sec)",
     ),
     Opt::new(
         "selected-regions",
@@ -60,27 +59,27 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Record only between roctxProfilerResume and roctxProfilerPause",
     )
     .more(
-        "The recording begins paused. The program's calls hold for all its threads. They are \
-         honoured with --marker-trace, too, which begins recording at once.",
+        "Recording starts paused. Pause and resume apply to all threads. --marker-trace honours these calls too, but starts \
+         recording at once.",
     ),
     Opt::new(
         "selected-regions-ref-count",
         Filter,
         Shape::Boolean,
         Sets::Switch("ROCPROF_SELECTED_REGIONS_REF_COUNT"),
-        "Count nested pairs of the two calls: only the outermost have an effect",
+        "Count nested roctxProfilerResume/Pause pairs; only the outermost pair has an effect",
     )
-    .more("The program's first call is not counted if it is a pause. Alone, without --selected-regions, the recording begins at once."),
+    .more("If the program's first call is a pause, it is not counted. Without --selected-regions, recording starts at once."),
     Opt::new(
         "profile-mpi-ranks",
         Filter,
         Shape::Text("RANKS"),
         Sets::Words(&[RANKS], ""),
-        "Record a started program only if it has one of these MPI ranks, as in 0-3,8",
+        "Record only these MPI ranks of a started program, as in 0-3,8",
     )
     .more(
-        "Other ranks run without the profiler. The rank is taken from the variables of PBS, Slurm, PMI, MVAPICH, Open MPI \
-         or Intel MPI, or from those that the next two options name; where there are none, the program is recorded.",
+        "Other ranks run without the profiler. The rank comes from the variables of PBS, Slurm, PMI, MVAPICH, Open MPI or Intel \
+         MPI, or from the variables that the next two options name. If none is set, the program is recorded.",
     )
     .not_with_attach(NO_RANKS),
     Opt::new(
@@ -88,7 +87,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Filter,
         Shape::Text("NAME"),
         Sets::Words(&[RANK_VARIABLE], ""),
-        "Variable that holds the MPI rank; goes with the next option",
+        "Read the MPI rank from this environment variable; requires --mpi-world-size-variable",
     )
     .not_with_attach(NO_RANKS),
     Opt::new(
@@ -96,7 +95,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Filter,
         Shape::Text("NAME"),
         Sets::Words(&[SIZE_VARIABLE], ""),
-        "Variable that holds the number of MPI ranks; goes with the previous option",
+        "Read the number of MPI ranks from this environment variable; requires --mpi-world-rank-variable",
     )
     .not_with_attach(NO_RANKS),
 ];

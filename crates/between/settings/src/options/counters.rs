@@ -17,24 +17,24 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         Shape::Groups("COUNTER"),
         Sets::CounterGroups,
-        "Count these per kernel",
+        "Count these hardware counters per kernel",
     )
     .of(kind::COUNTER_COLLECTION)
     .more(
-        "In a process that is attached to, kernels are sampled: some of them have counters around them, and none waits for another; \
-         given several times, it makes groups that take turns. A program that is started has all its kernels counted, one at a time, and runs \
-         once for each group. NAME:device=1 counts on one GPU only.",
+        "In an attached process, midair samples kernels and never serializes them; repeat the option to multiplex groups of \
+         counters. In a started program, every kernel is counted and kernels are serialized; the program runs once per group. \
+         NAME:device=1 counts on one GPU only.",
     ),
     Opt::new(
         "pmc-device",
         Counters,
         Shape::Groups("COUNTER"),
         Sets::Groups(DEVICE_COUNTERS),
-        "Count these on the whole GPU, over time",
+        "Count these hardware counters on the whole GPU, over time",
     )
     .more(
-        "They are read at an interval, whoever uses the GPU; nothing is put around kernels. Given several times, it makes groups that \
-         take turns. Not together with --pmc.",
+        "midair reads them at an interval, for all processes that use the GPU, and does not touch kernels. Repeat the option to \
+         multiplex groups of counters. Cannot be combined with --pmc.",
     ),
     Opt::new(
         "pmc-device-interval",
@@ -45,18 +45,18 @@ pub(super) const OPTIONS: &[Opt] = &[
             max: 3_600_000,
         },
         Sets::Words(&[DEVICE_INTERVAL], ""),
-        "Read counters of the whole GPU this often, in ms (default 10)",
+        "Read --pmc-device counters at this interval, in ms (default 10)",
     ),
     Opt::new(
         "gpu-metrics",
         Counters,
         Shape::Text("LIST"),
         Sets::Words(&[GPU_METRICS], ""),
-        "Sample the whole NVIDIA GPU meanwhile: default, or sets and metrics, with commas between",
+        "Also sample the whole NVIDIA GPU: 'default', or a comma-separated list of sets and metrics",
     )
     .more(
-        "Whoever uses the GPU is counted. CUPTI does it in a helper of midair's; nothing of it is in the process. Each kernel gets the mean of \
-         the samples that lie within it. midair metrics --list names sets and metrics.",
+        "The samples cover all processes that use the GPU. CUPTI runs in a helper process of midair, not in the attached \
+         process. Each kernel gets the mean of the samples within it. midair metrics --list names sets and metrics.",
     )
     .front(Front::Midair),
     Opt::new(
@@ -68,7 +68,7 @@ pub(super) const OPTIONS: &[Opt] = &[
             max: 20_000,
         },
         Sets::Words(&[GPU_METRICS_RATE], ""),
-        "Samples of the whole GPU a second (default 5000)",
+        "Sample the whole GPU at this rate, in Hz (default 5000)",
     )
     .front(Front::Midair),
     Opt::new(
@@ -80,7 +80,7 @@ pub(super) const OPTIONS: &[Opt] = &[
             max: 1023,
         },
         Sets::Words(&[GPU_METRICS_DEVICE], ""),
-        "Which GPU is sampled, as nvidia-smi counts them (default 0)",
+        "Sample this GPU, by its nvidia-smi index (default 0)",
     )
     .front(Front::Midair),
     Opt::new(
@@ -88,11 +88,11 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         Shape::Boolean,
         Sets::Switch(EXCLUSIVE),
-        "Open a window of --pmc only where nothing else runs on the GPU",
+        "With --pmc: count a kernel only while nothing else runs on the GPU",
     )
     .more(
-        "Launches on other queues of the process then wait for the window, at most 200 us each; a launch waits as long for what runs \
-         already, and goes on without a window where that does not end.",
+        "While a kernel is counted, launches on other queues of the process wait, at most 200 us each. The counted kernel itself \
+         waits up to 200 us for running work; if that work does not end, it runs uncounted.",
     ),
     Opt::new(
         "max-overhead",
@@ -103,13 +103,14 @@ pub(super) const OPTIONS: &[Opt] = &[
             max: 100,
         },
         Sets::Words(&["MIDAIR_MAX_OVERHEAD"], ""),
-        "How much recording, or with --pmc counting, may cost, in percent (default 2 with --pmc)",
+        "Limit the overhead of recording, or of counting with --pmc, in percent (default 2 with --pmc, else no limit)",
     )
     .more(
-        "Without counters, in percent of the application's speed: what is recorded is recorded in bursts, at random moments, as long as their cost leaves room for, which is measured (in a CUDA process it is taken to be the most that \
-         was ever measured, and bursts are seconds apart); calls, totals and shares of kernels are then estimated, with intervals. For processes that are attached to. Without the option, and \
-         with 100, all is recorded. With --pmc: what a window of counters costs the GPU is measured, and there are so many as this leaves \
-         room for. With 100 each launch gets one, as far as windows are ready.",
+        "Without --pmc, in an attached process: midair records in bursts at random times, as many as their measured cost allows, \
+         in percent of the application's speed; counts, totals and shares are then estimates with confidence intervals. In a \
+         CUDA process midair assumes the highest cost ever measured, and bursts are seconds apart. 100 records everything. With \
+         --pmc: midair measures the GPU time that counting a kernel costs, and counts as many kernels as the limit allows. 100 \
+         counts every launch that it can.",
     ),
     Opt::new(
         "pmc-graph-kernels",
@@ -119,38 +120,39 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Count the kernels of HIP graphs one by one",
     )
     .more(
-        "HIP launches them several at once, and otherwise they are counted together. With this the GPU waits until such a launch is \
-         complete, at most 50 ms, and then runs its kernels one after another.",
+        "By default, the kernels that HIP launches together are counted together. With this option, the GPU waits until such a \
+         launch is complete, at most 50 ms, and then runs its kernels one after another.",
     ),
     Opt::new(
         "live-counters",
         Counters,
         Shape::Text("DIR"),
         Sets::Words(&[LIVE_COUNTERS], ""),
-        "Write what was counted so far to DIR while attached",
+        "Write the counter values so far to DIR while attached",
     )
     .more(
-        "DIR/PID.csv is replaced about every half second, less often the longer that takes: a line for each dispatch with values, and one for \
-         all others of the same kernel, grid and workgroup. Which windows were shared with other work is known for good at the end.",
+        "DIR/PID.csv is replaced about every half second, less often if writing takes long. It has a line per counted dispatch, \
+         and one for all other dispatches of the same kernel, grid and workgroup. Only the final results show which values \
+         include other work.",
     ),
     Opt::new(
         "extra-counters",
         Counters,
         Shape::Text("FILE"),
         Sets::Words(&["ROCPROF_EXTRA_COUNTERS_CONTENTS"], ""),
-        "File with definitions of further counters",
+        "Add the counter definitions in this YAML file",
     )
     .short('E')
     .more(
-        "YAML in AMD's form: rocprofiler-sdk: counters: a list of name, description and definitions, each with architectures and either an \
-         expression or block and event. A counter of that name that is there is replaced.",
+        "The file has AMD's format: rocprofiler-sdk: counters: a list of name, description and definitions, each with \
+         architectures and either an expression or block and event. A definition replaces an existing counter of the same name.",
     ),
     Opt::new(
         "replay-mode",
         Counters,
         Shape::OneOf(&["kernel", "application"]),
         Sets::Nothing,
-        "What is run again when the counters do not fit one pass",
+        "Replay this when the counters do not fit in one pass",
     )
     .later(),
     Opt::new(
@@ -182,7 +184,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         INTERVAL,
         Sets::Words(&["ROCPROF_SPM_SAMPLE_INTERVAL"], ""),
-        "Interval of streamed counters",
+        "Set the interval of streamed counters",
     )
     .later(),
     Opt::new(
@@ -190,7 +192,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         Shape::OneOf(&["sclk_cycles"]),
         Sets::Words(&["ROCPROF_SPM_SAMPLE_INTERVAL_UNIT"], ""),
-        "Unit of that interval",
+        "Set the unit of --spm-sample-interval",
     )
     .later(),
     Opt::new(
@@ -206,7 +208,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         Shape::OneOf(&["instructions", "cycles", "time"]),
         Sets::Words(&["ROCPROF_PC_SAMPLING_UNIT"], ""),
-        "Unit of the sampling interval",
+        "Set the unit of the PC sampling interval",
     )
     .later(),
     Opt::new(
@@ -214,7 +216,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         Shape::OneOf(&["stochastic", "host_trap"]),
         Sets::Words(&["ROCPROF_PC_SAMPLING_METHOD"], ""),
-        "How program counters are sampled",
+        "Set the PC sampling method",
     )
     .later(),
     Opt::new(
@@ -222,7 +224,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         INTERVAL,
         Sets::Words(&["ROCPROF_PC_SAMPLING_INTERVAL"], ""),
-        "Interval between samples",
+        "Set the PC sampling interval",
     )
     .later(),
 ];

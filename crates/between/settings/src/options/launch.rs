@@ -2,8 +2,9 @@
 
 use super::{Category::Advanced, Front, Opt, Sets, Shape};
 
-const NOT_STARTED: &str = "--process-sync is for programs that are started: an attach writes each process's files by itself";
-const OWN_LIBRARIES: &str = "an attach brings libraries of its own: --rocm-root, --sdk-version and --sdk-soversion are for programs that are started";
+const NOT_STARTED: &str = "--process-sync requires a started program: an attach writes each process's files independently";
+const OWN_LIBRARIES: &str = "--rocm-root, --sdk-version and --sdk-soversion require a started program: an attach uses midair's \
+    own libraries";
 
 /// An option that is built.
 const fn built(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
@@ -22,101 +23,102 @@ pub(super) const OPTIONS: &[Opt] = &[
         "input",
         Shape::Text("FILE"),
         Sets::Nothing,
-        "Take options from a YAML, JSON or text file",
+        "Read options from a YAML, JSON or text file",
     )
     .short('i')
     .more(
-        "By the ending of its name: .yaml and .json have a list of jobs, .txt has lines as 'pmc: SQ_WAVES GRBM_COUNT'. Groups of \
-         counters take turns in one session of a process that is attached to; a program that is started runs once for each.",
+        "The file extension selects the format: .yaml and .json have a list of jobs, .txt has lines such as 'pmc: SQ_WAVES \
+         GRBM_COUNT'. In an attached process, groups of counters are multiplexed in one session; a started program runs once per \
+         group.",
     ),
     built(
         "list-avail",
         Shape::Boolean,
         Sets::Nothing,
-        "List the hardware counters of this machine's GPUs, and do nothing else",
+        "List the hardware counters of this machine's GPUs, and exit",
     )
     .short('L')
     .more(
-        "For each its block or its expression, and the dimensions of its values, as rocprofv3-avail info --pmc writes them. \
-         midair counters --json lists them for programs.",
+        "Each with its block or expression and its dimensions, in the format of rocprofv3-avail info --pmc. For machine-readable \
+         output use midair counters --json.",
     ),
     built(
         "arch",
         Shape::Text("NAME"),
         Sets::Nothing,
-        "With --list-avail: of this architecture, such as gfx942",
+        "With --list-avail: list the counters of this architecture, such as gfx942",
     ),
     built(
         "preload",
         Shape::Texts("LIB"),
         Sets::Words(&["ROCPROF_PRELOAD"], ":"),
-        "Load these libraries into the started program first",
+        "Preload these libraries into the started program",
     )
-    .more("They stand before what LD_PRELOAD names already. Our own libraries stand behind both."),
+    .more("They precede the libraries in LD_PRELOAD; midair's libraries follow both."),
     built(
         "disable-signal-handlers",
         Shape::Boolean,
         Sets::Inverse("ROCPROF_SIGNAL_HANDLERS"),
-        "Put no signal handlers into the started program",
+        "Install no signal handlers in the started program",
     )
     .more(
-        "Without it, results are written before SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT or a fault ends the program, where the program \
-         has no handler of its own.",
+        "By default, handlers write the results before SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT or a fault ends the program, \
+         unless the program has its own handler.",
     ),
     built(
         "process-sync",
         Shape::Boolean,
         Sets::Switch("ROCPROF_PROCESS_SYNC"),
-        "Let a started process end only when its siblings have written their files",
+        "Delay the exit of a started process until its siblings have written their files",
     )
     .more(
-        "Siblings are the recorded processes with the same parent, such as the ranks of one host. Some launchers kill all of \
-         them when the first ends. A process waits for a minute at most.",
+        "Siblings are the recorded processes with the same parent, such as the ranks on one host. Some launchers kill all of \
+         them when the first one exits. A process waits at most one minute.",
     )
     .not_with_attach(NOT_STARTED),
     built(
         "rocm-root",
         Shape::Text("DIR"),
         Sets::Nothing,
-        "Start the program with the SDK and the tool below this directory",
+        "Start the program with the SDK and tool libraries from DIR/lib",
     )
-    .more("Those in DIR/lib, instead of the ones beside this program.")
+    .more("Default: the libraries installed with this program.")
     .not_with_attach(OWN_LIBRARIES),
     built(
         "sdk-soversion",
         Shape::Text("N"),
         Sets::Nothing,
-        "Start the program with SDK libraries whose names end in this number",
+        "Start the program with SDK libraries of this SONAME version (default 1)",
     )
-    .more("librocprofiler-sdk.so.N and rocprofiler-sdk/librocprofiler-sdk-tool.so.N; without it, 1.")
+    .more("Loads librocprofiler-sdk.so.N and rocprofiler-sdk/librocprofiler-sdk-tool.so.N.")
     .not_with_attach(OWN_LIBRARIES),
     built(
         "sdk-version",
         Shape::Text("X.Y.Z"),
         Sets::Nothing,
-        "Start the program with SDK libraries whose names end in this version",
+        "Start the program with SDK libraries of this full version",
     )
-    .more("As --sdk-soversion, and it counts where both are given.")
+    .more("Overrides --sdk-soversion.")
     .not_with_attach(OWN_LIBRARIES),
     launch(
         "readlink",
         Shape::Boolean,
         Sets::Nothing,
-        "Resolve the command's own link",
+        "Resolve the symbolic link of the command",
     )
     .hidden(),
     launch(
         "realpath",
         Shape::Boolean,
         Sets::Nothing,
-        "Resolve the command's own path",
+        "Resolve the real path of the command",
     )
     .hidden(),
     launch(
         "benchmark-mode",
         Shape::Text("MODE"),
         Sets::Words(&["ROCPROF_BENCHMARK_MODE"], ""),
-        "Measure the tool's own cost",
+        "Measure the overhead of the tool",
     )
     .hidden(),
     built(
@@ -130,7 +132,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "echo",
         Shape::Boolean,
         Sets::Nothing,
-        "Print what would be run",
+        "Print the command without running it",
     )
     .hidden(),
 ];

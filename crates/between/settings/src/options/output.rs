@@ -5,8 +5,8 @@ use super::{
     Front, Opt, Sets, Shape,
 };
 
-const NO_BUFFER: &str = "AMD's tool gathers a Perfetto trace in a buffer and loses what does not fit. Ours has no buffer: packets are \
-     written to the file one after the other.";
+const NO_BUFFER: &str = "AMD's tool collects a Perfetto trace in a buffer and loses packets that do not fit. midair writes \
+    packets straight to the file.";
 
 pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
@@ -14,74 +14,71 @@ pub(super) const OPTIONS: &[Opt] = &[
         Output,
         Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd", "kineto", "parquet", "html"]),
         Sets::Words(&["ROCPROF_OUTPUT_FORMAT"], ","),
-        "Formats of the results (default rocpd)",
+        "Write results in these formats (default rocpd)",
     )
     .short('f')
     .more(
-        "Several may be named. Exactly these are written: a value in ROCPROF_OUTPUT_FORMAT counts only without this \
-         option. parquet makes directories run=/host=/rank=/kind=, for tables of many processes, and is written by an \
-         attach only. html is one page for a browser, with a timeline. otf2 is an archive: two \
-         files and a directory.",
+        "Overrides ROCPROF_OUTPUT_FORMAT. parquet writes directories run=/host=/rank=/kind=, for tables over many processes, and \
+         requires an attach. html is one page with a timeline. otf2 is an archive: two files and a directory.",
     ),
-    Opt::new("output-directory", Output, Shape::Text("DIR"), Sets::Path("ROCPROF_OUTPUT_PATH"), "Directory of the results")
+    Opt::new("output-directory", Output, Shape::Text("DIR"), Sets::Path("ROCPROF_OUTPUT_PATH"), "Write results to this directory \
+        (default: ROCPROF_OUTPUT_PATH, else the current directory)")
         .short('d')
         .more(
-            "A relative name counts from the directory in which this command is run, not from the profiled process's. Keys \
-             such as %hostname% and %pid% are replaced. Default: ROCPROF_OUTPUT_PATH, else the current directory.",
+            "Relative to the current directory of this command, not of the profiled process. Placeholders such as %hostname% and \
+             %pid% are replaced.",
         ),
     Opt::new(
         "output-file",
         Output,
         Shape::Text("NAME"),
         Sets::Words(&["ROCPROF_OUTPUT_FILE_NAME"], ""),
-        "What the names of the results begin with",
+        "Use this prefix for result files (default: ROCPROF_OUTPUT_FILE_NAME, else %hostname%/%pid%)",
     )
     .short('o')
     .more(
-        "Keys such as %hostname%, %pid%, %nid%, %rank% and %env{NAME}% are replaced by values of the profiled process. \
-         Default: ROCPROF_OUTPUT_FILE_NAME, else %hostname%/%pid%.",
+        "Placeholders such as %hostname%, %pid%, %nid%, %rank% and %env{NAME}% are replaced by values of the profiled process.",
     ),
     Opt::new(
         "log-level",
         Output,
         Shape::OneOf(&["fatal", "error", "warning", "info", "trace", "env", "config"]),
         Sets::Words(&["ROCPROF_LOG_LEVEL", "ROCPROFILER_LOG_LEVEL", "ROCTX_LOG_LEVEL"], ""),
-        "How much is printed on standard error",
+        "Set the log level on standard error (default warning)",
     )
-    .more("The words env and config list the settings that go to the process and leave the level as it is."),
+    .more("env and config list the settings passed to the process, without changing the level."),
     Opt::new(
         "output-config",
         Output,
         Shape::Boolean,
         Sets::Switch("ROCPROF_OUTPUT_CONFIG_FILE"),
-        "Write the settings beside the results, as NAME_config.json",
+        "Write the settings to NAME_config.json next to the results",
     )
-    .more("One object, as json has it in its member metadata.config."),
+    .more("It has one object, the same as metadata.config in the json format."),
     Opt::new(
         "minimum-output-data",
         Output,
         Shape::Number { name: "KB", min: 0, max: u64::MAX / 1024 },
         Sets::Scaled("ROCPROF_MINIMUM_OUTPUT_BYTES", 1024),
-        "Write no files where fewer kilobytes were recorded",
+        "Write no files if less than this was recorded, in KiB (default 0)",
     )
-    .more("The bytes of records count, of one process or, with --merge, of all; not those of the files."),
+    .more("Measured on raw records per process, or of all processes with --merge; not on output files."),
     Opt::new(
         "max-size",
         Output,
         Shape::Number { name: "MIB", min: 1, max: u64::MAX >> 20 },
         Sets::Scaled("MIDAIR_MAX_BYTES", 1 << 20),
-        "Most that the records of one process may take on the disk, in MiB (default 4096)",
+        "Limit the records of one process on disk, in MiB (default 4096)",
     )
     .more(
-        "When that is reached, an attach detaches, writes what was recorded until then, and ends with code 36. In a program that \
-         was started under the profiler, further records are counted as lost. Records wait in the directory for temporary \
-         files (TMPDIR). Of several processes each has its own limit. A file of results has at most some seventy times the \
-         bytes of the records, in most cases a few times.",
+        "At the limit, an attach detaches, writes the records so far, and exits with code 36. A started program continues, and \
+         further records are counted as lost. Records are stored in TMPDIR until they are written. Each process has its own \
+         limit. A result file is usually a few times the size of the records, at most about seventy times.",
     ),
     Opt::new("stats", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS"), "Write statistics per kernel and call").more(
-        "With csv in files of their own beside the traces, with json in its list summary; other formats have none.",
+        "csv gets additional files, json a list 'summary'; other formats have no statistics.",
     ),
-    Opt::new("summary", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS_SUMMARY"), "Print one summary of all").short('S'),
+    Opt::new("summary", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS_SUMMARY"), "Print one summary of all domains").short('S'),
     Opt::new(
         "summary-per-domain",
         Summary,
@@ -98,7 +95,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Print a summary for each group of domains",
     )
     .more(
-        "Each expression makes one table of the domains whose whole names it matches: HSA_API, HIP_API, MARKER_API, \
+        "Each expression selects the domains of one table and must match their full names: HSA_API, HIP_API, MARKER_API, \
          KERNEL_DISPATCH, MEMORY_COPY, SCRATCH_MEMORY, MEMORY_ALLOCATION.",
     ),
     Opt::new(
@@ -106,15 +103,15 @@ pub(super) const OPTIONS: &[Opt] = &[
         Summary,
         Shape::Text("FILE"),
         Sets::Words(&["ROCPROF_STATS_SUMMARY_OUTPUT"], ""),
-        "Where summaries go: stdout (default), stderr or a file",
+        "Write summaries to stdout (default), stderr or a file",
     )
-    .more("A file is named as the other results are, with .txt at its end."),
+    .more("A file name follows the same rules as other results, with the extension .txt."),
     Opt::new(
         "summary-units",
         Summary,
         Shape::OneOf(&["sec", "msec", "usec", "nsec"]),
         Sets::Words(&["ROCPROF_STATS_SUMMARY_UNITS"], ""),
-        "Unit of times in summaries (default nsec)",
+        "Set the time unit of summaries (default nsec)",
     )
     .short('u'),
     Opt::new(
@@ -122,7 +119,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Summary,
         Shape::Boolean,
         Sets::Inverse("ROCPROF_DEMANGLE_KERNELS"),
-        "Leave kernel names as the compiler made them",
+        "Show mangled kernel names",
     )
     .short('M'),
     Opt::new(
@@ -130,7 +127,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Summary,
         Shape::Boolean,
         Sets::Switch("ROCPROF_TRUNCATE_KERNELS"),
-        "Cut template arguments and parameters from kernel names",
+        "Remove template arguments and parameters from kernel names",
     )
     .short('T'),
     Opt::new(
@@ -138,14 +135,14 @@ pub(super) const OPTIONS: &[Opt] = &[
         Summary,
         Shape::Boolean,
         Sets::Switch("ROCPROF_KERNEL_RENAME"),
-        "Name kernels after the ROCTx range around their launch; ranges are recorded, too",
+        "Name kernels after the ROCTx range around their launch; implies recording of ranges",
     ),
     Opt::new(
         "agent-index",
         Summary,
         Shape::OneOf(&["absolute", "relative", "type-relative"]),
         Sets::Words(&["ROCPROF_AGENT_INDEX"], ""),
-        "How devices are numbered",
+        "Number GPUs by absolute, relative or type-relative index (default relative)",
     )
     .short('A'),
     Opt::new(
@@ -153,16 +150,16 @@ pub(super) const OPTIONS: &[Opt] = &[
         Perfetto,
         Shape::OneOf(&["inprocess", "system"]),
         Sets::Words(&["ROCPROF_PERFETTO_BACKEND"], ""),
-        "Where the Perfetto trace is gathered: inprocess is what happens",
+        "Select the Perfetto backend (default inprocess)",
     )
     .later_words(&["system"])
-    .more("The trace goes straight to its file. Handing it to the traced daemon (system) is refused."),
+    .more("midair writes the trace straight to its file, and refuses system, the traced daemon."),
     Opt::new(
         "perfetto-buffer-size",
         Perfetto,
         Shape::Number { name: "KB", min: 1, max: 4_194_303 },
         Sets::Words(&["ROCPROF_PERFETTO_BUFFER_SIZE_KB"], ""),
-        "Accepted without effect: a trace of any size is written whole",
+        "Accepted for compatibility; no effect: a trace of any size is written in full",
     )
     .more(NO_BUFFER),
     Opt::new(
@@ -170,7 +167,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Perfetto,
         Shape::Number { name: "KB", min: 1, max: 4_194_303 },
         Sets::Words(&["ROCPROF_PERFETTO_SHMEM_SIZE_HINT_KB"], ""),
-        "Accepted without effect: no memory is shared with Perfetto",
+        "Accepted for compatibility; no effect: midair shares no memory with Perfetto",
     )
     .more(NO_BUFFER),
     Opt::new(
@@ -178,7 +175,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Perfetto,
         Shape::OneOf(&["discard", "ring_buffer"]),
         Sets::Words(&["ROCPROF_PERFETTO_BUFFER_FILL_POLICY"], ""),
-        "Accepted without effect: nothing is ever discarded",
+        "Accepted for compatibility; no effect: midair discards no packets",
     )
     .more(NO_BUFFER),
     Opt::new("version", Advanced, Shape::Flag, Sets::Nothing, "Print versions")

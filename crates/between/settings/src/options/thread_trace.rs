@@ -33,7 +33,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     switch(
         "att",
         "ROCPROF_ADVANCED_THREAD_TRACE",
-        "Trace the threads of compute units",
+        "Trace the waves of compute units, instruction by instruction",
     )
     .aliases(&["advanced-thread-trace"]),
     switch(
@@ -46,48 +46,48 @@ pub(super) const OPTIONS: &[Opt] = &[
         ThreadTrace,
         Shape::Texts("DIR"),
         Sets::Words(&["ROCPROF_ATT_LIBRARY_PATH"], ":"),
-        "Where the decoder library is",
+        "Search these directories for the decoder library",
     )
     .later(),
     number(
         "att-target-cu",
         &["ROCPROF_ATT_PARAM_TARGET_CU"],
-        "Compute unit to trace",
+        "Trace this compute unit",
     ),
     number(
         "att-simd-select",
         &["ROCPROF_ATT_PARAM_SIMD_SELECT"],
-        "SIMD units to trace, as a mask",
+        "Trace these SIMD units, as a mask",
     ),
     number(
         "att-consecutive-kernels",
         &["ROCPROF_ATT_CONSECUTIVE_KERNELS"],
-        "How many kernels to trace in one go",
+        "Trace this many consecutive kernels",
     ),
     number(
         "att-buffer-size",
         &["ROCPROF_ATT_PARAM_BUFFER_SIZE"],
-        "Size of the trace buffer in bytes",
+        "Set the size of the trace buffer, in bytes",
     ),
     Opt::new(
         "att-resource-mode",
         ThreadTrace,
         Shape::OneOf(&["default", "hsa", "code-object"]),
         Sets::Words(&["ROCPROF_ATT_PARAM_RESOURCE_MODE"], ""),
-        "Where the trace's resources come from",
+        "Select the source of the trace's resources",
     )
     .later(),
     number(
         "att-shader-engine-mask",
         &["ROCPROF_ATT_PARAM_SHADER_ENGINE_MASK"],
-        "Shader engines to trace, as a mask",
+        "Trace these shader engines, as a mask",
     ),
     Opt::new(
         "att-gpu-index",
         ThreadTrace,
         Shape::Text("LIST"),
         Sets::Words(&["ROCPROF_ATT_PARAM_GPU_INDEX"], ""),
-        "Devices to trace",
+        "Trace these GPUs",
     )
     .later(),
     Opt::new(
@@ -95,18 +95,18 @@ pub(super) const OPTIONS: &[Opt] = &[
         ThreadTrace,
         Shape::Text("LIST"),
         Sets::Words(&["ROCPROF_ATT_PARAM_PERFCOUNTERS"], ""),
-        "Counters to put into the trace",
+        "Add these counters to the trace",
     )
     .later(),
     number(
         "att-perfcounter-ctrl",
         &["ROCPROF_ATT_PARAM_PERFCOUNTER_CTRL"],
-        "How often those counters are read",
+        "Set the sampling interval of --att-perfcounters",
     ),
     switch(
         "att-perfcounter-target-only",
         "ROCPROF_ATT_PARAM_PERFCOUNTER_TARGET_ONLY",
-        "Read them on the traced unit only",
+        "Read --att-perfcounters on the traced compute unit only",
     ),
     Opt::new(
         "att-activity",
@@ -117,7 +117,7 @@ pub(super) const OPTIONS: &[Opt] = &[
             max: 16,
         },
         Sets::Nothing,
-        "Put a fixed set of activity counters into the trace",
+        "Add a fixed set of activity counters to the trace",
     )
     .later(),
     switch(

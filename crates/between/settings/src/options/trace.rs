@@ -29,12 +29,12 @@ const fn aggregate(
 }
 
 /// Why an attach cannot have it.
-const ASKED_ONCE: &str = "--ompt-trace is for a program that is started (rocprofv3 --ompt-trace -- PROGRAM): OpenMP's runtime asks \
-     for its tool once, when it starts, so an attach comes too late";
+const ASKED_ONCE: &str = "--ompt-trace requires a started program (rocprofv3 --ompt-trace -- PROGRAM): the OpenMP runtime loads \
+    its tool once, at its start, so an attach comes too late";
 /// Why options stay refused.
-const NO_SOURCE: &str = "Its library is in no public package that midair could be tested with, so midair does not guess at its tables.";
-const LOADED_ONCE: &str = "--kokkos-trace is for a program that is started (rocprofv3 --kokkos-trace -- PROGRAM): Kokkos loads its \
-     tool once, when it starts, so an attach comes too late";
+const NO_SOURCE: &str = "No public package has this library, so midair cannot be tested with it.";
+const LOADED_ONCE: &str = "--kokkos-trace requires a started program (rocprofv3 --kokkos-trace -- PROGRAM): Kokkos loads its \
+    tool once, at its start, so an attach comes too late";
 
 pub(super) const OPTIONS: &[Opt] = &[
     // Wider aggregates come first: they are expanded in this order, so an explicit word for a narrower one wins.
@@ -62,8 +62,8 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .short('s')
     .more(
-        "What is not built yet is left out, and named with --log-level info. A part that is switched off explicitly, as in \
-         --sys-trace --hsa-trace false, stays off.",
+        "Kinds that are not built yet are skipped, and named with --log-level info. An explicitly disabled kind stays off, as in \
+         --sys-trace --hsa-trace false.",
     ),
     aggregate(
         "runtime-trace",
@@ -84,10 +84,10 @@ pub(super) const OPTIONS: &[Opt] = &[
             "hipfile-trace",
             "hip-event-trace",
         ],
-        "Record what a user of the runtime sees: as --sys-trace, less HSA, compiler, driver calls",
+        "Record everything except HSA, compiler and CUDA driver calls",
     )
     .short('r')
-    .more("What is not built yet is left out, and named with --log-level info."),
+    .more("Kinds that are not built yet are skipped, and named with --log-level info."),
     aggregate("hip-trace", &["hip-compiler-trace", "hip-runtime-trace"], "Record calls of the HIP runtime and compiler"),
     aggregate(
         "hsa-trace",
@@ -97,8 +97,8 @@ pub(super) const OPTIONS: &[Opt] = &[
     aggregate("cuda-trace", &["cuda-runtime-trace", "cuda-driver-trace"], "Record calls of the CUDA runtime and driver, and waits")
         .all(CUDA_ALL_CALLS)
         .more(
-            "In a CUDA process only, where --hip-trace and --hsa-trace find nothing. Arguments are not recorded. Calls that only ask for \
-             state (cudaGetDevice, cudaGetLastError, cuCtxGetCurrent and their like) are left out; 'all' has them, too.",
+            "Applies to CUDA processes, where --hip-trace and --hsa-trace find nothing. Arguments are not recorded. Calls that \
+             only query state (cudaGetDevice, cudaGetLastError, cuCtxGetCurrent and similar) are skipped unless 'all' is given.",
         ),
     aggregate(
         "kfd-trace",
@@ -110,12 +110,12 @@ pub(super) const OPTIONS: &[Opt] = &[
         Aggregate,
         Shape::Boolean,
         Sets::Switch(KOKKOS_TRACE),
-        "Record Kokkos regions as markers, in a program that is started",
+        "Record Kokkos regions as markers, in a started program",
     )
     .expands(&["marker-trace", "kernel-rename"])
     .more(
-        "Loops, fences, copies and the program's own regions, and kernels are named after them. Kokkos loads midair's library for it \
-         (KOKKOS_TOOLS_LIBS), unless that variable names another one.",
+        "Records loops, fences, copies and user regions, and names kernels after them. Kokkos loads midair's library through \
+         KOKKOS_TOOLS_LIBS, unless that variable names another one.",
     )
     .not_with_attach(LOADED_ONCE),
     trace(kind::HIP_RUNTIME_API_EXT, "Record calls of the HIP runtime")
@@ -128,16 +128,17 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace(kind::HSA_FINALIZE_EXT_API, "Record calls of HSA's finalizer extension"),
     trace(kind::CUDA_RUNTIME_API, "Record calls of the CUDA runtime, and waits")
         .all(CUDA_ALL_CALLS)
-        .more("Calls that only ask for state are left out; 'all' has them, too."),
+        .more("Calls that only query state are skipped unless 'all' is given."),
     trace(kind::CUDA_DRIVER_API, "Record calls of the CUDA driver, and waits")
         .all(CUDA_ALL_CALLS)
-        .more("The runtime makes most of its calls by the driver: these are recorded a second time. Calls that only ask for state are left out; 'all' has them, too."),
-    trace(kind::KERNEL_DISPATCH, "Record kernels: which, where, when they began and ended")
-        .more("Kernels on queues that were there before the attach are recorded as well."),
-    trace(kind::MEMORY_COPY, "Record copies between host and devices"),
-    trace(kind::MARKER_CORE_RANGE_API, "Record ROCTx marks and ranges; NVTX's in a CUDA process"),
+        .more("Most runtime calls make driver calls, so both are recorded. Calls that only query state are skipped unless 'all' \
+        is given."),
+    trace(kind::KERNEL_DISPATCH, "Record kernel dispatches: name, queue, start and end")
+        .more("Includes kernels on queues that existed before the attach."),
+    trace(kind::MEMORY_COPY, "Record memory copies between host and devices"),
+    trace(kind::MARKER_CORE_RANGE_API, "Record ROCTx marks and ranges; in a CUDA process, NVTX"),
     trace(kind::MEMORY_ALLOCATION, "Record allocations and releases of device memory")
-        .more("In a CUDA process moves and faults of unified memory, too."),
+        .more("In a CUDA process, also migrations and faults of unified memory."),
     trace(kind::SCRATCH_MEMORY, "Record changes of queues' scratch memory"),
     trace(kind::RCCL_API, "Record calls of RCCL"),
     Opt::new(
@@ -145,11 +146,11 @@ pub(super) const OPTIONS: &[Opt] = &[
         Trace,
         Shape::AnyOf(&["all", "thread", "parallel", "task", "sync", "mutex", "target", "device", "error"]),
         Sets::SwitchAndWords(ask(kind::OMPT).name(), "ROCPROF_OMPT_TRACE_OPERATIONS"),
-        "Record events of OpenMP's runtime, of these kinds, in a program that is started",
+        "Record events of the OpenMP runtime, in a started program (default all kinds)",
     )
     .more(
-        "Without words all kinds. The runtime must be LLVM's (libomp) or one made from it: GCC's libgomp tells no tool anything. \
-         Events of target and device come from offloading only. They are in rocpd, json, pftrace and parquet, not in csv.",
+        "Requires LLVM's runtime (libomp) or a derivative: GCC's libgomp has no tools interface. target and device events come \
+         from offloading. Written to rocpd, json, pftrace and parquet, not to csv.",
     )
     .not_with_attach(ASKED_ONCE)
     .of(kind::OMPT),
@@ -158,15 +159,15 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace(kind::ROCSHMEM_API, "Record calls of rocSHMEM").more(NO_SOURCE),
     trace(kind::HIPFILE_API, "Record calls of hipFile").more(NO_SOURCE),
     trace(kind::HIP_GRAPH, "Record launches of HIP graphs").more(
-        "Each with its graph, its thread, how many kernels it launched, and when the first began and the last ended. Its kernels are \
-         recorded for that, and are in the results with --kernel-trace only. They are in rocpd, json, pftrace and parquet, not in csv. \
-         --hip-runtime-trace brings them only where kernels are recorded, too.",
+        "Each with its graph, its thread, the number of kernels, the start of the first and the end of the last. Kernels \
+         themselves appear only with --kernel-trace. Written to rocpd, json, pftrace and parquet, not to csv. \
+         --hip-runtime-trace includes graphs only if kernels are recorded.",
     ),
     trace(kind::HIP_EVENT, "Record HIP events").more(
-        "Each record of an event, and each wait of a stream for one, that has a barrier packet on the device: its event, its times, its \
-         queue, and the queue in which the event was recorded. The notes say how many calls have none. Kernels are recorded for that, and are \
-         in the results with --kernel-trace only. They are in rocpd, json, pftrace and parquet, not in csv. --hip-runtime-trace brings them \
-         only where kernels are recorded, too.",
+        "Covers each hipEventRecord and hipStreamWaitEvent that has a barrier packet on the device: event, times, queue, and the \
+         queue in which the event was recorded. A note counts the calls without one. Kernels themselves appear only with \
+         --kernel-trace. Written to rocpd, json, pftrace and parquet, not to csv. --hip-runtime-trace includes events only if \
+         kernels are recorded.",
     ),
     trace(kind::KFD_PAGE_MIGRATE, "Record migrations of pages"),
     trace(kind::KFD_PAGE_FAULT, "Record page faults and unmaps"),
@@ -177,7 +178,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Perfetto,
         Shape::Boolean,
         Sets::Switch("ROCPROF_GROUP_BY_QUEUE"),
-        "Show kernels by HSA queue and not by HIP stream",
+        "Show kernels by HSA queue instead of HIP stream",
     )
-    .more("Copies are then shown by destination and thread."),
+    .more("Copies are shown by destination and thread."),
 ];

@@ -524,7 +524,7 @@ fn inherited_variables_without_effect_are_told() {
         [
             ("ROCPROF_ROCSHMEM_API_TRACE", "rocshmem-trace"),
             ("ROCPROF_SPM_COUNTERS", "spm"),
-            // Set beside those that the option itself sets.
+            // Set alongside those that the option itself sets.
             ("ROCPROF_SPM_COUNTER_COLLECTION", "spm"),
         ]
     );

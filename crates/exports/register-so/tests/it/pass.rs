@@ -65,7 +65,7 @@ fn with_plugin(home: Home, file: &str, who: &str) -> Home {
 #[test]
 fn a_plugin_calls_its_own_functions_with_its_own_arguments() {
     let home = with_plugin(with_plugin(Home::new(), "one.so", "one"), "two.so", "two");
-    // An attach library beside ours changes nothing for them.
+    // An attach library next to ours changes nothing for them.
     let home = home.with("librocprofiler-sdk-rocattach.so.1", "rocattach.c", &[]);
     let program = Program::new(home, None);
     let lines = program.run(&["plug:one.so", "plug:two.so", "plug:one.so"]);
@@ -121,7 +121,7 @@ fn without_another_function_the_attach_library_is_called() {
         let lines = program.run(&["attach:1234", "detach"]);
         assert_eq!(lines.len(), 2, "{lines:?}");
         for (line, name) in lines.iter().zip(["attach", "detach"]) {
-            let wanted = format!(" {name} was called, and there is no attach library beside");
+            let wanted = format!(" {name} was called, but there is no attach library next to");
             assert!(line.contains(&wanted), "{lines:?}");
         }
     }

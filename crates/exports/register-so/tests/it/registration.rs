@@ -167,7 +167,7 @@ fn values_that_end_amds_library_do_not_end_ours() {
         ["add hip 1 8", "all 0", "  info hip 70204 1", "list 0"]
     );
     assert!(
-        errors.contains("rocprofiler-register: warning: a profiling tool was asked for"),
+        errors.contains("rocprofiler-register: warning: cannot load librocprofiler-sdk for the requested profiling tool"),
         "{errors}"
     );
 }
@@ -175,7 +175,7 @@ fn values_that_end_amds_library_do_not_end_ours() {
 #[test]
 fn what_is_printed_depends_on_the_level() {
     let home = Home::new().with("libmysdk.so", "sdk.c", &["-DATTACH", "-DOURS"]);
-    // The library is not where the loader searches, and is found beside ours.
+    // The library is not where the loader searches, and is found next to ours.
     let said = |level: &str| {
         let variables = [
             ("LD_LIBRARY_PATH", "/nowhere"),
@@ -216,7 +216,7 @@ fn an_sdk_that_is_loaded_is_visible_to_all() {
     assert_eq!(lines[2..], ["add hip 0 8", "symbol 1"]);
 }
 
-/// Libraries of one release lie beside each other. Only where none of it is beside ours, the
+/// Libraries of one release lie next to each other. Only where none of it is next to ours, the
 /// loader searches.
 #[test]
 fn libraries_are_taken_from_one_release() {

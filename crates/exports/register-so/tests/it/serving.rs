@@ -165,7 +165,7 @@ fn the_worker_thread_loads_what_is_sent_and_reports() {
     let home = home();
     let program = Program::start(&home, &["apart:hip", "pause"]);
 
-    // What cannot be loaded is told, and its number is not used again.
+    // A library that cannot be loaded is reported, and its number is not used again.
     let text = home.path("text");
     std::fs::write(&text, "no library").unwrap();
     let connection = Connection::new(&program);

@@ -201,7 +201,7 @@ fn rocprof_attach_ends_on_enter_and_leaves_the_process_alone() -> Result<()> {
     let exit = run(nothing, PATIENCE)?.success()?;
     let said = exit.stderr.join("\n");
     assert!(
-        said.contains("no setting says what to record, such as ROCPROF_KERNEL_TRACE=1"),
+        said.contains("no setting enables a domain, such as ROCPROF_KERNEL_TRACE=1"),
         "{exit}"
     );
     assert!(

@@ -42,7 +42,7 @@ pub fn api(name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
-/// The functions of such a table whose names begin so. `status`: the type of what gives a status.
+/// The functions of such a table whose names start so. `status`: the type of what gives a status.
 pub fn functions(api: &Value, prefix: &str, status: &str) -> Vec<Function> {
     let functions = api["functions"].as_object().unwrap();
     let named = functions

@@ -10,7 +10,7 @@ const FIRST_WIDTH: u64 = 1 << 20;
 /// The sums for each [`Doing`] in each bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Past {
-    /// When the first bucket begins, or 0 while there is none.
+    /// When the first bucket starts, or 0 while there is none.
     base: u64,
     width: u64,
     buckets: Vec<[u64; DOINGS.len()]>,
@@ -38,7 +38,7 @@ impl Past {
         });
     }
 
-    /// Adds such a time when it becomes known late. What comes later in [`Doing`] gives way to it.
+    /// Adds such a time when it becomes known late. What comes later in [`Doing`] yields to it.
     pub(super) fn displace(&mut self, doing: Doing, start: u64, end: u64) {
         self.reach(start, end);
         self.each(start, end, |bucket, width, part| {
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(totals(&past), [WIDTH, 0, 0, 0]);
     }
 
-    /// The first bucket begins with the first time, whatever comes after it.
+    /// The first bucket starts with the first time, whatever comes after it.
     #[test]
     fn times_before_the_first_are_left_out() {
         let mut past = Past::default();

@@ -37,24 +37,24 @@ impl Coverage {
         let turns = match self.switched {
             0 => String::new(),
             _ => format!(
-                ", and to hold it up for {turn:.1} ms at each burst while it is switched on and off"
+                ", and to block it for {turn:.1} ms per burst to enable and disable recording"
             ),
         };
         let costs = match self.basis {
             basis::MEASURED => format!(
-                "recording costs the application {cost:.1} % of its speed while it is on, by its launches in bursts and between them: {in_all:.2} % in all"
+                "recording costs the application {cost:.1} % of its speed during bursts, from launch rates inside and between them: {in_all:.2} % overall"
             ),
             basis::ASSUMED => format!(
-                "recording is taken to cost the application {cost:.1} % of its speed while it is on, by the number of records{turns}: {in_all:.2} % in all"
+                "recording is estimated to cost the application {cost:.1} % of its speed during bursts, from the number of records{turns}: {in_all:.2} % overall"
             ),
             _ if self.switched > 0 => format!(
-                "nothing was recorded that would tell what recording costs; to switch it on and off is taken to hold the application up for {turn:.1} ms at each burst: {:.2} % in all",
+                "too few records to measure the cost of recording; enabling and disabling it is estimated to block the application for {turn:.1} ms per burst: {:.2} % overall",
                 self.switched as f64 / self.time.max(1) as f64 * 100.0
             ),
-            _ => "too little was launched to tell what recording costs".to_owned(),
+            _ => "too few launches to measure the cost of recording".to_owned(),
         };
         format!(
-            "{part:.1} % of the time was recorded, in {} bursts; {costs}",
+            "recorded {part:.1} % of the time, in {} bursts; {costs}",
             self.bursts
         )
     }
@@ -156,7 +156,7 @@ impl BurstReport {
         if let more @ 1.. = self.kernels.len() - shown.len() {
             let _ = writeln!(out, "(and {more} other kernels)");
         }
-        out.push_str("estimated from the bursts; the intervals hold the true values with 95 %\n");
+        out.push_str("estimated from the bursts, with 95 % confidence intervals\n");
         out
     }
 

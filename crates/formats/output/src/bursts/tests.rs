@@ -247,8 +247,8 @@ fn a_rest_counts_as_time_and_early_kernels_belong_to_their_burst() {
     for part in [
         "4.0 % of the time",
         "20.0 %",
-        "0.0 ms at each burst",
-        "6.80 % in all",
+        "0.0 ms per burst",
+        "6.80 % overall",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }
@@ -379,7 +379,7 @@ fn records_that_make_no_sense_are_left_out() {
             ..Burst::default()
         });
     }
-    // An end without a begin.
+    // An end without a start.
     bursts.add(&Burst {
         start: 77,
         end: 80,
@@ -642,14 +642,14 @@ fn coverage_says_how_the_cost_is_known() {
     let words = |basis| four(basis).coverage().unwrap().words();
     assert_eq!(
         words(basis::MEASURED),
-        "24.0 % of the time was recorded, in 4 bursts; recording costs the application 20.0 % of its speed while it is on, by its launches in bursts and between them: 4.80 % in all"
+        "recorded 24.0 % of the time, in 4 bursts; recording costs the application 20.0 % of its speed during bursts, from launch rates inside and between them: 4.80 % overall"
     );
     assert_eq!(
         words(basis::ASSUMED),
-        "24.0 % of the time was recorded, in 4 bursts; recording is taken to cost the application 20.0 % of its speed while it is on, by the number of records: 4.80 % in all"
+        "recorded 24.0 % of the time, in 4 bursts; recording is estimated to cost the application 20.0 % of its speed during bursts, from the number of records: 4.80 % overall"
     );
     assert_eq!(
         words(basis::UNKNOWN),
-        "24.0 % of the time was recorded, in 4 bursts; too little was launched to tell what recording costs"
+        "recorded 24.0 % of the time, in 4 bursts; too few launches to measure the cost of recording"
     );
 }

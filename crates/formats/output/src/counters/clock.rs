@@ -1,4 +1,4 @@
-//! Whether somebody else started the counters anew during a window.
+//! Whether another profiler restarted the counters during a window.
 //!
 //! There is one set of counters for a device. A profiler of another process, or on a queue that is
 //! not followed, resets them when it starts its own. Everything in a window is then too little, and
@@ -35,7 +35,7 @@ pub(super) struct Ticks {
     pub(super) node: u32,
     /// The same for windows of one class.
     pub(super) class: u64,
-    /// When it began.
+    /// When it started.
     pub(super) begin: u64,
     /// The longest time in which the counters may have counted, in ns; 0: not known.
     pub(super) most: u64,

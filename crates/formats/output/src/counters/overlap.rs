@@ -1,9 +1,9 @@
 //! Counts how many intervals overlap each of some windows.
 //!
 //! The windows are known first. The intervals come one by one, in any order, and are not kept. An
-//! interval overlaps a window if it begins before the window's end and ends after its beginning. So
-//! the number of overlaps is the number of intervals that begin before the end, less the number of
-//! those that are over at the beginning. Both are counted by their positions among the sorted
+//! interval overlaps a window if it starts before the window's end and ends after its start. So
+//! the number of overlaps is the number of intervals that start before the end, less the number of
+//! those that are over at the start. Both are counted by their positions among the sorted
 //! windows.
 
 /// The windows, and the counts so far.
@@ -13,13 +13,13 @@ pub(super) struct Overlaps {
     ends: Vec<(u64, usize)>,
     /// The sorted beginnings, each with the number of its window.
     starts: Vec<(u64, usize)>,
-    /// For each end, how many intervals begin before it and not before any earlier end.
+    /// For each end, how many intervals start before it and not before any earlier end.
     begun: Vec<u64>,
-    /// For each beginning, how many intervals are over at it and not at any earlier beginning.
+    /// For each start, how many intervals are over at it and not at any earlier start.
     over: Vec<u64>,
 }
 
-/// Returns an interval whose end is not before its beginning.
+/// Returns an interval whose end is not before its start.
 fn ordered((start, end): (u64, u64)) -> (u64, u64) {
     (start, end.max(start))
 }
@@ -29,14 +29,14 @@ fn window((start, end): (u64, u64)) -> (u64, u64) {
     (start, end.max(start.saturating_add(1)))
 }
 
-/// Whether an interval overlaps a window. An interval that ends where the window begins does not.
+/// Whether an interval overlaps a window. An interval that ends where the window starts does not.
 pub(super) fn overlaps(of: (u64, u64), interval: (u64, u64)) -> bool {
     let ((from, to), (start, end)) = (window(of), ordered(interval));
     start < to && end > from
 }
 
 impl Overlaps {
-    /// Prepares for these windows, each with its beginning and end.
+    /// Prepares for these windows, each with its start and end.
     pub(super) fn new(windows: &[(u64, u64)]) -> Overlaps {
         let numbered = || windows.iter().map(|w| window(*w)).zip(0..);
         let mut starts: Vec<(u64, usize)> = numbered().map(|((start, _), n)| (start, n)).collect();
@@ -105,7 +105,7 @@ mod tests {
             let count = self.below(most + 1);
             let interval = |this: &mut Numbers| {
                 let start = this.below(times);
-                // A few end before they begin, since a target can write anything.
+                // A few end before they start, since a target can write anything.
                 (
                     start,
                     (start + this.below(times / 3 + 1)).saturating_sub(this.below(3)),

@@ -12,7 +12,7 @@ pub(crate) enum Verdict {
     Shared,
     /// Another dispatch may have run meanwhile: one has no times, or its record was lost.
     NotKnown,
-    /// Somebody else started the counters anew meanwhile.
+    /// Another profiler restarted the counters meanwhile.
     Disturbed,
     /// Its dispatch is not among the chosen ones.
     NotChosen,
@@ -76,24 +76,24 @@ impl Verdict {
     /// Returns words that fit behind a number of windows.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Verdict::Alone => "had the device for themselves",
+            Verdict::Alone => "had no concurrent work on the device",
             Verdict::Batch => "have values of several dispatches together",
             Verdict::Shared => "were shared with another dispatch of the process",
             Verdict::NotKnown => {
                 "were perhaps shared: another dispatch has no times or was not recorded"
             }
             Verdict::Disturbed => {
-                "were disturbed: another profiler started the counters anew (GRBM_COUNT is too low for their time)"
+                "were disturbed: another profiler restarted the counters (GRBM_COUNT is too low for their time)"
             }
-            Verdict::NotChosen => "were around kernels that were not chosen",
+            Verdict::NotChosen => "were around kernels that were not selected",
             Verdict::Empty => "had no dispatch in them",
             Verdict::Open => "were not read before recording ended",
             Verdict::QueueDestroyed => "were lost with their queue",
             Verdict::BadTimes => "have no plausible times",
-            Verdict::TooLate => "were given up, since a graph's launch took longer than 50 ms",
+            Verdict::TooLate => "were abandoned, since a graph's launch took longer than 50 ms",
             Verdict::NoDispatch => "name a dispatch that was not recorded",
             Verdict::Incomplete => "are incomplete",
-            Verdict::Contradictory => "contradict themselves or what was asked for",
+            Verdict::Contradictory => "contradict themselves or the request",
         }
     }
 }

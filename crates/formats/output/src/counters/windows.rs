@@ -55,7 +55,7 @@ pub(crate) struct Windows {
     open: VecDeque<usize>,
     /// The dispatches with values.
     good: HashSet<u64>,
-    /// The dispatches whose values were left out because something else ran beside them, or may
+    /// The dispatches whose values were left out because something else ran alongside them, or may
     /// have.
     beside: HashMap<u64, Verdict>,
     /// The number of windows that were only counted.
@@ -222,7 +222,7 @@ impl Windows {
     }
 
     /// Returns why a dispatch has no values although it was counted alone in its window: something
-    /// ran beside it, or may have.
+    /// ran alongside it, or may have.
     pub(crate) fn beside(&self, dispatch_id: u64) -> Option<Verdict> {
         self.beside.get(&dispatch_id).copied()
     }
@@ -293,13 +293,13 @@ impl Window {
         }
     }
 
-    /// Returns beginning and end, where they are plausible.
+    /// Returns start and end, where they are plausible.
     fn times(&self) -> Option<(u64, u64)> {
         let (start, end) = (self.head.start, self.head.end);
         (start != 0 && start <= end).then_some((start, end))
     }
 
-    /// Returns the time in which dispatches were counted in it. It begins somewhere in the packet
+    /// Returns the time in which dispatches were counted in it. It starts somewhere in the packet
     /// that starts the counters, one XCC after the other, and ends when they were read.
     fn open(&self) -> Option<(u64, u64)> {
         let (start, end) = self.times()?;
@@ -320,7 +320,7 @@ impl Window {
             head.begin
         };
         let end = if head.read_end == 0 {
-            // The window was begun, and its end is not known.
+            // The window was started, and its end is not known.
             u64::MAX
         } else {
             head.read_end
@@ -541,7 +541,7 @@ impl Judge {
         let counted = counted.filter(|(_, window)| window.void().is_none());
         let ticks = counted.filter_map(|(number, window)| window.ticks(number));
         for number in clock::disturbed(ticks.collect()) {
-            // What else is wrong with a window is told first.
+            // What else is wrong with a window is reported first.
             if let Some(window) = windows.all.get_mut(number).filter(|w| w.is_good()) {
                 window.verdict = Verdict::Disturbed;
             }
@@ -591,7 +591,7 @@ mod tests {
         assert_eq!(windows.count(), MOST as u64 + 3);
     }
 
-    /// A dispatch without times may run from its launch on, beside the windows of all queues but its
+    /// A dispatch without times may run from its launch on, alongside the windows of all queues but its
     /// own.
     #[test]
     fn the_earliest_launches_without_times_on_two_queues_are_known() {

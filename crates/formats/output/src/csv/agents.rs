@@ -89,7 +89,7 @@ fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
     ]
 }
 
-/// Begins the file, for one session or for several together.
+/// Starts the file, for one session or for several together.
 pub(super) fn begin(files: &FileSet, together: bool) -> Result<OutputFile, WriteError> {
     let mut header = columns(&Agent::default()).map(|(name, _)| name).to_vec();
     // Processes in different containers may see different agents.

@@ -30,7 +30,7 @@ const COLUMNS: &[&str] = &[
     "End_Timestamp",
 ];
 
-/// Begins the file, if a session has such values.
+/// Starts the file, if a session has such values.
 pub(super) fn begin(files: &FileSet, jobs: &[Job<'_>]) -> Result<Option<OutputFile>, WriteError> {
     let mut jobs = jobs.iter();
     if !jobs.any(|job| job.counting.windows.has_batches()) {

@@ -31,7 +31,7 @@ struct Sum {
     inside: Inside,
 }
 
-/// Begins the files, if a GPU was sampled during a session. Of several sessions, the first one with
+/// Starts the files, if a GPU was sampled during a session. Of several sessions, the first one with
 /// samples decides the columns, since all belong to one command.
 pub(super) fn begin(files: &FileSet, jobs: &[Job<'_>]) -> Result<Option<Gpu>, WriteError> {
     let Some(samples) = jobs.iter().find_map(|job| job.trace.gpu.as_ref()) else {

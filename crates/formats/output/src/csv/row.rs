@@ -14,7 +14,7 @@ pub(super) const PROCESS: &str = "Process_Id";
 /// The number of bytes of a name that every row may have.
 const SHORT_NAME: usize = 256;
 
-/// Begins a file with the names of its columns.
+/// Starts a file with the names of its columns.
 pub(super) fn begin(
     files: &FileSet,
     suffix: &str,
@@ -29,7 +29,7 @@ pub(super) fn begin(
     Ok(file)
 }
 
-/// From this number of an agent or operation on, its text is made anew for each row. A target can
+/// From this number of an agent or operation on, its text is made again for each row. A target can
 /// invent any number; the meaningful ones are smaller.
 const MOST_KNOWN: usize = 1 << 12;
 

@@ -1,6 +1,6 @@
 //! A directory of files that appears complete or not at all.
 //!
-//! It is written under a temporary name beside its final one. The files in it are numbered, and
+//! It is written under a temporary name next to its final one. The files in it are numbered, and
 //! there may be thousands of them, so none stays open.
 
 use super::directory::{Directory, our_uid};
@@ -64,7 +64,7 @@ fn parts(directory: &Path) -> Vec<OsString> {
 }
 
 impl NewArchive {
-    /// Begins a directory with this final name.
+    /// Starts a directory with this final name.
     pub(super) fn begin(
         entry: Entry,
         temporaries: &Arc<Temporaries>,
@@ -94,7 +94,7 @@ impl NewArchive {
         })
     }
 
-    /// Begins a file in it. The name is a number with an extension.
+    /// Starts a file in it. The name is a number with an extension.
     pub(crate) fn create(&self, name: &str) -> Result<ArchiveFile, WriteError> {
         let path = self.entry.path().join(name);
         let mut options = OpenOptions::new();

@@ -275,7 +275,7 @@ fn target(directory: &File, name: &OsStr, link: &File) -> io::Result<PathBuf> {
     let (of, meta) = (directory.metadata()?, link.metadata()?);
     if !may_be_followed(&of, &meta, our_uid()) {
         let what = format!(
-            "{} is a link of user {}: name what it leads to",
+            "{} is a symbolic link of user {}: use its target instead",
             name.display(),
             meta.uid()
         );
@@ -285,7 +285,7 @@ fn target(directory: &File, name: &OsStr, link: &File) -> io::Result<PathBuf> {
 }
 
 /// Whether nobody but this user and root can have put the link there. Whoever can write to a directory
-/// can give a link of somebody else's a second name in it.
+/// can give another user's link a second name in it.
 fn may_be_followed(directory: &Metadata, link: &Metadata, our_uid: u32) -> bool {
     let known = |uid| uid == 0 || uid == our_uid;
     let is_closed = known(directory.uid()) && directory.mode() & OF_OTHERS == 0;

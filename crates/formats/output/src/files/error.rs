@@ -23,7 +23,7 @@ pub enum WriteError {
         source: io::Error,
     },
     /// Our own store of records could not be read.
-    #[error("cannot read the records collected: {0}")]
+    #[error("cannot read the collected records: {0}")]
     Records(io::Error),
 }
 

@@ -34,7 +34,7 @@ enum Found {
 }
 
 impl OneFile {
-    /// Begins the file.
+    /// Starts the file.
     ///
     /// # Errors
     /// What the kernel says, and permission denied where another user's link is on the way.
@@ -54,7 +54,7 @@ impl OneFile {
         }
     }
 
-    /// Begins a file that something else opens by its temporary name. Returns also the set that gives
+    /// Starts a file that something else opens by its temporary name. Returns also the set that gives
     /// it its name.
     ///
     /// # Errors
@@ -167,7 +167,10 @@ fn find(path: &Path) -> io::Result<Found> {
             },
             // Whoever opens another user's pipe waits for that user.
             () if meta.uid() != 0 && meta.uid() != our_uid() => {
-                let what = format!("it is no regular file, and belongs to user {}", meta.uid());
+                let what = format!(
+                    "it is not a regular file, and belongs to user {}",
+                    meta.uid()
+                );
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
             }
             () => {

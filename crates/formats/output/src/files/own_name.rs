@@ -112,7 +112,7 @@ impl Drop for Claim {
 }
 
 impl Claim {
-    /// Claims the names that begin with this stem, or returns None if another session has them.
+    /// Claims the names that start with this stem, or returns None if another session has them.
     /// `directory` is the one for temporary files.
     pub(super) fn take(directory: &Path, stem: &str) -> io::Result<Option<Claim>> {
         let path = directory.join(format!("{stem}{CLAIM}"));

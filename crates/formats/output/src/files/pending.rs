@@ -70,7 +70,7 @@ impl Drop for Pending {
 }
 
 impl Pending {
-    /// Begins an empty file for `path`. It has no name where files can be given their names later.
+    /// Starts an empty file for `path`. It has no name where files can be given their names later.
     pub(super) fn begin(
         entry: Entry,
         named_later: bool,

@@ -1,4 +1,4 @@
-//! Where files are until they have their names: a hidden directory beside their final places.
+//! Where files are until they have their names: a hidden directory next to their final places.
 //!
 //! It is made when the first file needs a temporary name, and removed with the last one. A process
 //! that is killed leaves it behind. The next one that writes there finds it by its name, so nobody
@@ -235,7 +235,7 @@ mod tests {
         assert!(!at(format!(".r_results.db.{dead}.3.tmp")).exists() && locked.exists());
     }
 
-    /// A file that has another name, too, is somebody's.
+    /// A file that has another name, too, is another user's.
     #[test]
     fn a_file_with_two_names_stays() {
         let directory = tempfile::tempdir().unwrap();

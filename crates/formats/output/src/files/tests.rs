@@ -151,7 +151,7 @@ fn a_file_with_a_temporary_name_gets_its_own() {
     assert_eq!(whole, b"db");
 }
 
-/// Begins files and dies. `a_process_that_is_killed_leaves_nothing_for_long` starts it.
+/// Starts files and dies. `a_process_that_is_killed_leaves_nothing_for_long` starts it.
 #[test]
 #[ignore = "dies by a signal: a_process_that_is_killed_leaves_nothing_for_long starts it"]
 fn within_a_process_that_is_killed() {

@@ -1,6 +1,6 @@
 //! Shares the formats out among threads. Each thread walks over the records by itself and feeds the
 //! sinks of its formats, so threads have nothing to pass to each other. Reading and decoding the
-//! records again costs little beside writing them in any format.
+//! records again costs little alongside writing them in any format.
 
 use super::Row;
 use crate::counters::reader::Reader;

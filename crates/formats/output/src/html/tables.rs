@@ -40,7 +40,7 @@ pub(super) fn processes(jobs: &[Job<'_>]) -> Vec<Value> {
         let more = notes.len().saturating_sub(MOST_NOTES);
         notes.truncate(MOST_NOTES);
         if more > 0 {
-            notes.push(format!("{more} more notes were left out"));
+            notes.push(format!("{more} more notes were omitted"));
         }
         let untimed = job.index.untimed.iter();
         let untimed = untimed.map(|(reason, count)| json!([reason, count]));

@@ -463,7 +463,7 @@ mod tests {
             (1, 1020, 1030),
             (0, 1030, 1130),
             (0, 1099, 1100),
-            // The next bucket begins here.
+            // The next bucket starts here.
             (0, 1100, 1101),
             (1, 1090, 1091),
         ] {

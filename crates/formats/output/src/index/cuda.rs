@@ -13,7 +13,7 @@ const MOST_DEVICES: usize = 1024;
 /// Operations from this number on share an entry. CUPTI has fewer of each kind.
 const MOST_OPERATIONS: u32 = 64;
 
-/// What a CUDA process's records have told.
+/// The state of a CUDA process's records.
 #[derive(Debug, Clone, Default)]
 pub struct Cuda {
     /// Whether there was any record of CUDA.

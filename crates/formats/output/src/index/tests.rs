@@ -73,7 +73,7 @@ fn untimed_work_is_counted_by_reason_and_not_summed() {
         reasons,
         [
             ("no reason was recorded", 1),
-            ("no signal was free", 1),
+            ("no free signal", 1),
             ("still running at detach", 1)
         ]
     );
@@ -287,7 +287,7 @@ fn what_is_left_out_is_in_no_sum() {
     assert_eq!(index.kernels[&4].total, 30);
     index.drop_kernel(&kernel(2, flag::UNTIMED | flag::ORPHAN, 2));
     assert_eq!((counts(&index), reasons(&index)), ((2, 0, 1), vec![1]));
-    // A reason of which none is left is not told.
+    // A reason of which none is left is not reported.
     let last = kernel(3, flag::UNTIMED | flag::OPEN_AT_DETACH, 2);
     index.drop_kernel(&last);
     assert_eq!((counts(&index), reasons(&index)), ((1, 0, 0), vec![]));

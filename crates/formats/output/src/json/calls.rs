@@ -1,4 +1,4 @@
-//! Calls. All records of one function have the beginning of their objects in common, and the
+//! Calls. All records of one function have the start of their objects in common, and the
 //! beginnings of their arguments: these are made once.
 
 use super::emit::Emit;
@@ -17,7 +17,7 @@ const MOST_KNOWN: usize = 1 << 12;
 
 /// What the records of one function have in common.
 struct Function<'j> {
-    /// The beginning of the object, up to the correlation id.
+    /// The start of the object, up to the correlation id.
     begin: Vec<u8>,
     parameters: &'j [Parameter],
     /// What is before the value of each argument.

@@ -154,14 +154,14 @@ impl<W: Write> Emit<W> {
         digits::push_u64(&mut self.pending, number);
     }
 
-    /// Writes a key and the beginning of its object or array.
+    /// Writes a key and the start of its object or array.
     #[inline(always)]
     pub(super) fn next_open(&mut self, lead: &'static str) {
         self.lead(lead);
         self.comma = false;
     }
 
-    /// Ends what [`Emit::next_open`] began.
+    /// Ends what [`Emit::next_open`] started.
     #[inline]
     pub(super) fn next_close(&mut self, bracket: u8) {
         self.pending.push(bracket);
@@ -176,7 +176,7 @@ impl<W: Write> Emit<W> {
         self.pending.push(b'}');
     }
 
-    /// Begins an object of an array with a piece that has its first keys.
+    /// Starts an object of an array with a piece that has its first keys.
     #[inline]
     pub(super) fn begin_with(&mut self, head: &[u8]) {
         self.separate();

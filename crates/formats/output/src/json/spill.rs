@@ -2,7 +2,7 @@
 //!
 //! Records come in the order in which they were collected, and the document has one list for each
 //! kind. Each list is gathered in memory block by block. Whole blocks go to one file without a name
-//! beside the results, and are read back in order when all of the session's records have been seen.
+//! alongside the results, and are read back in order when all of the session's records have been seen.
 
 use super::emit::Emit;
 use std::cell::{Cell, OnceCell};

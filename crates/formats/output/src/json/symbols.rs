@@ -1,6 +1,6 @@
 //! The lists `code_objects[]`, `kernel_symbols[]` and `host_functions[]`.
 //!
-//! Readers index these by id, so each begins with a dummy for id 0, and gaps are filled with
+//! Readers index these by id, so each starts with a dummy for id 0, and gaps are filled with
 //! dummies.
 
 use super::emit::Emit;

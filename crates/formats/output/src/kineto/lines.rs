@@ -69,7 +69,7 @@ impl Args<'_> {
 }
 
 impl Lines {
-    /// Begins the document with the text before the first event.
+    /// Starts the document with the text before the first event.
     pub(super) fn begin(file: OutputFile, head: &str) -> Lines {
         Lines {
             file,

@@ -123,7 +123,7 @@ impl Attributes {
         }
     }
 
-    /// Begins the attributes of the next event.
+    /// Starts the attributes of the next event.
     pub(super) fn clear(&mut self) {
         self.count = 0;
         self.bytes.clear();

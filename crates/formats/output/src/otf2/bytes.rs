@@ -1,13 +1,13 @@
 //! The bytes of OTF2's files: numbers, records, and chunks of records.
 //!
-//! A file is a series of chunks of one size, which its anchor file names. A chunk begins with the
+//! A file is a series of chunks of one size, which its anchor file names. A chunk starts with the
 //! numbers of its first and last event, and ends with zeros. Source: the files that libotf2 3.0.2
 //! and 3.2 write (`docs/sources.md#otf2`).
 
 use crate::files::WriteError;
 use std::io;
 
-/// Begins a chunk, followed by the byte order.
+/// Starts a chunk, followed by the byte order.
 const CHUNK: u8 = 3;
 /// Little endian.
 const LITTLE: u8 = b'B';
@@ -100,7 +100,7 @@ impl<W: Take> Chunks<W> {
         self.chunk.extend_from_slice(&before.to_le_bytes());
     }
 
-    /// Makes room for so many bytes. Returns whether a new chunk began for them.
+    /// Makes room for so many bytes. Returns whether a new chunk started for them.
     pub(super) fn room(&mut self, bytes: usize) -> Result<bool, WriteError> {
         if self.chunk.len() + bytes + END.len() <= self.size {
             return Ok(false);
@@ -111,7 +111,7 @@ impl<W: Take> Chunks<W> {
         }
         self.chunk.resize(self.size, 0);
         self.out.take(&self.chunk)?;
-        // Definitions are not counted, and all of their chunks begin alike.
+        // Definitions are not counted, and all of their chunks start alike.
         self.head(self.events);
         Ok(true)
     }

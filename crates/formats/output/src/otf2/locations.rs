@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// A time is not told again, but for the first event of a chunk.
+    /// A time is not repeated, but for the first event of a chunk.
     #[test]
     fn a_time_is_told_once_in_each_chunk() {
         archive(

@@ -31,7 +31,7 @@ pub(super) enum What {
     Metric(u32),
 }
 
-/// An event of a row, or the begin and the end of a region together.
+/// An event of a row, or the start and the end of a region together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Event<'a> {
     pub(super) row: u32,
@@ -43,7 +43,7 @@ pub(super) struct Event<'a> {
     pub(super) extra: &'a [u8],
 }
 
-/// The order of events: by row and begin. Of two that begin together, the longer one comes first,
+/// The order of events: by row and start. Of two that start together, the longer one comes first,
 /// since it encloses the other. Of two that also end together, the enclosing one was recorded later.
 type Key = (u32, u64, Reverse<u64>, Reverse<u64>);
 

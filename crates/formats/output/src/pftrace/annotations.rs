@@ -103,7 +103,7 @@ impl Default for Annotations {
 }
 
 impl Annotations {
-    /// Begins those of another event.
+    /// Starts those of another event.
     pub(super) fn begin(&mut self) -> &mut Annotations {
         self.bytes.clear();
         self

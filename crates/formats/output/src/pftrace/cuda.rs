@@ -103,7 +103,7 @@ impl Scene<'_> {
         if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
             return self.slice(&slice);
         }
-        // The begin is used, if at least that is known.
+        // The start is used, if at least that is known.
         let begin = slice.start;
         self.untimed(&slice, begin, reason)
     }

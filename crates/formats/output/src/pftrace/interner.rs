@@ -11,7 +11,7 @@ const MOST_NAME_BYTES: usize = 4 << 20;
 /// The number of places in which texts are remembered by their addresses.
 const PLACES: usize = 512;
 
-/// Names and their numbers, which begin at 1.
+/// Names and their numbers, which start at 1.
 #[derive(Default)]
 pub(super) struct Interner {
     numbers: HashMap<String, u64, RandomState>,

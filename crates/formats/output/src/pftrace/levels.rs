@@ -139,7 +139,7 @@ impl Levels {
             if out.describe(uuid) {
                 let name = name(job, level);
                 let begin = job.trace.process.init_time.min(now);
-                // Writes the level before the first change, so that the curve begins at 0.
+                // Writes the level before the first change, so that the curve starts at 0.
                 if is_bytes {
                     out.counter_track(uuid, &name)?;
                     out.counter(uuid, begin, 0)?;

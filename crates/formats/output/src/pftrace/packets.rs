@@ -74,7 +74,7 @@ pub(super) struct Packets<'f> {
 }
 
 impl<'f> Packets<'f> {
-    /// Begins a sequence behind what is in the file, with the packet that names the clock of all
+    /// Starts a sequence behind what is in the file, with the packet that names the clock of all
     /// times.
     pub(super) fn begin(
         file: &'f mut OutputFile,
@@ -214,7 +214,7 @@ impl<'f> Packets<'f> {
         )
     }
 
-    /// Writes a slice with its begin and end.
+    /// Writes a slice with its start and end.
     pub(super) fn slice(
         &mut self,
         event: &Event<'_>,
@@ -222,7 +222,7 @@ impl<'f> Packets<'f> {
         end: u64,
     ) -> Result<(), WriteError> {
         self.event(event, Type::SliceBegin, start)?;
-        // Only a damaged record ends before it begins. Its end would close another slice, so it is
+        // Only a damaged record ends before it starts. Its end would close another slice, so it is
         // moved.
         self.put_event(end.max(start), &of(Type::SliceEnd, event.track))
     }
@@ -232,7 +232,7 @@ impl<'f> Packets<'f> {
         self.event(event, Type::Instant, time)
     }
 
-    /// Begins the annotations of the next event.
+    /// Starts the annotations of the next event.
     pub(super) fn annotate(&mut self) -> &mut Annotations {
         self.annotations.begin()
     }

@@ -29,7 +29,7 @@ pub(super) enum TrackKey {
     Compute { node: u32, queue: u32 },
     /// Copies to a node that a thread requested.
     CopyTo { node: u32, tid: u32 },
-    /// ROCTx ranges of the process, which need not end on the thread that began them.
+    /// ROCTx ranges of the process, which need not end on the thread that started them.
     Ranges,
     /// Records of a domain with a track of its own. They take the same time as the calls of their
     /// threads, and would hide these.
@@ -284,7 +284,7 @@ impl Tracks {
     }
 }
 
-/// Returns the name of a domain's track, or the beginning of the names of its tracks.
+/// Returns the name of a domain's track, or the start of the names of its tracks.
 fn track_name(kind: u8) -> &'static str {
     match midair_domain::domain(kind).and_then(|domain| domain.files.track) {
         Some(Track::Own(name) | Track::PerDevice(name)) => name,

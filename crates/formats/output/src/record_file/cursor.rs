@@ -13,7 +13,7 @@ pub struct Cursor<'a> {
     block: Vec<u8>,
     filled: usize,
     used: usize,
-    /// Where the next part begins in the file.
+    /// Where the next part starts in the file.
     at: u64,
     /// How much was used of the records behind the file.
     used_of_rest: usize,
@@ -72,7 +72,7 @@ impl Cursor<'_> {
                 }
                 continue;
             }
-            // A record that is cut by the end of the block begins the next one.
+            // A record that is cut by the end of the block starts the next one.
             self.at += self.used as u64;
             (self.used, self.filled) = (0, 0);
             let left = records.len.saturating_sub(self.at);

@@ -152,7 +152,7 @@ fn a_visitor_can_stop_the_walk() {
     assert!(matches!(stopped, Err(WalkError::Visit("enough"))));
 }
 
-/// Counts what it is told of.
+/// Counts what it is notified of.
 #[derive(Debug, Default)]
 struct Seen(Vec<u64>);
 

@@ -48,7 +48,7 @@ pub(super) fn describe(
             "GPU",
             metric.name,
             metric.name,
-            "sampled on the whole GPU, whoever used it",
+            "sampled on the whole GPU, for all processes",
             "",
             "cupti",
             metric.unit,

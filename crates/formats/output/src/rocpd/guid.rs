@@ -8,7 +8,7 @@ use std::fmt;
 pub(super) struct Guid(String);
 
 impl Guid {
-    /// Returns the guid of a session. Its time is when collecting began, in milliseconds of the
+    /// Returns the guid of a session. Its time is when collecting started, in milliseconds of the
     /// boot clock as in AMD's files. The rest is a hash of machine, process and that time. The same
     /// session always has the same guid, and another session of the same process has another one.
     /// (AMD's guid is that of the process, so two sessions of one process cannot be united.)

@@ -66,7 +66,7 @@ impl<'c, 'j> Info<'c, 'j> {
             unknown_kernels: Seen::default(),
         };
         info.machine(database)?;
-        // AMD's files begin with these two, and readers expect number 0 to exist.
+        // AMD's files start with these two, and readers expect number 0 to exist.
         info.stream(0)?;
         info.queue(0)?;
         for agent in job.agents() {

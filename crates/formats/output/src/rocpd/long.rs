@@ -182,7 +182,7 @@ pub(super) struct Allocated<'a> {
 }
 
 impl<'s> Long<'s> {
-    /// Begins the tables, which SQLite has made, of a session of this process on this node.
+    /// Starts the tables, which SQLite has made, of a session of this process on this node.
     pub(super) fn new(
         connection: &Connection,
         pages: &'s mut Pages,

@@ -66,7 +66,7 @@ impl Pages {
         Ok(number)
     }
 
-    /// Appends the end of a long row, and returns the number of its first page. Each page begins with
+    /// Appends the end of a long row, and returns the number of its first page. Each page starts with
     /// the number of the next one.
     fn put_rest(&mut self, rest: &[u8]) -> io::Result<u32> {
         let mut next = 0;
@@ -119,7 +119,7 @@ fn too_large() -> io::Error {
 /// A page that is being filled: pointers from the front, cells from the back.
 struct Page {
     bytes: Box<[u8; PAGE]>,
-    /// Where the pointers begin, behind the head.
+    /// Where the pointers start, behind the head.
     head: usize,
     cells: usize,
     top: usize,
@@ -210,12 +210,12 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Begins a table, whose root SQLite has made.
+    /// Starts a table, whose root SQLite has made.
     pub(super) fn table(root: u32) -> Tree {
         Tree::new(root, true)
     }
 
-    /// Begins an index, whose root SQLite has made.
+    /// Starts an index, whose root SQLite has made.
     pub(super) fn index(root: u32) -> Tree {
         Tree::new(root, false)
     }
@@ -301,7 +301,7 @@ impl Tree {
             level.children.push((number, divider));
             return Ok(());
         }
-        // The last child begins the next page, so that no page is without cells.
+        // The last child starts the next page, so that no page is without cells.
         let kept = level.children.pop();
         let right = level.children.pop();
         let full = std::mem::take(&mut level.children);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     /// With dividers of nine bytes a child takes fifteen: 272 of them fit behind a head of twelve.
-    /// Of a page that is full the last child begins the next page, and the one before that stands
+    /// Of a page that is full the last child starts the next page, and the one before that stands
     /// behind all cells.
     #[test]
     fn inner_pages_are_full_and_have_each_child_once() {

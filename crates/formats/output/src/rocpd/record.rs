@@ -12,12 +12,12 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Begins a row of a table: its id, which is not among the values, and its guid.
+    /// Starts a row of a table: its id, which is not among the values, and its guid.
     pub(super) fn begin(&mut self, guid: &str) -> &mut Record {
         self.clear().null().text(guid)
     }
 
-    /// Begins an entry of an index.
+    /// Starts an entry of an index.
     pub(super) fn clear(&mut self) -> &mut Record {
         self.types.clear();
         self.values.clear();

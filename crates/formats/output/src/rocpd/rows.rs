@@ -540,7 +540,7 @@ impl<'c, 'j> Rows<'c, 'j> {
     }
 }
 
-/// The category of barriers of HIP events. AMD's readers take every category that begins with `HIP_`
+/// The category of barriers of HIP events. AMD's readers take every category that starts with `HIP_`
 /// for calls.
 const BARRIERS: &str = "BARRIER";
 

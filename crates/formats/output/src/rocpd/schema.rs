@@ -478,7 +478,7 @@ fn views(guids: &[Guid]) -> String {
 }
 
 /// A word in the declaration of a column that makes SQLite keep a table of last ids. Looking each
-/// new id up in it and writing it there costs as much as the row itself. Only somebody who inserts
+/// new id up in it and writing it there costs as much as the row itself. Only a program that inserts
 /// rows later has a use for it.
 const AUTOINCREMENT: &str = " AUTOINCREMENT";
 
@@ -526,7 +526,7 @@ fn small(guid: &Guid) -> impl Iterator<Item = String> {
     small.map(|name| full_name(name, guid))
 }
 
-/// Returns the statements that make the small tables in the database beside the file. Rows are
+/// Returns the statements that make the small tables in the database next to the file. Rows are
 /// inserted there while pages are appended to the file ([`Pages`](super::pages::Pages)).
 pub(super) fn beside(guids: &[Guid]) -> String {
     let mut sql = String::new();
@@ -544,7 +544,7 @@ pub(super) fn beside(guids: &[Guid]) -> String {
     sql
 }
 
-/// The database beside the file.
+/// The database next to the file.
 pub(super) const BESIDE: &str = "beside";
 
 /// Returns the statements that copy the rows of the small tables into the file.
@@ -634,7 +634,7 @@ fn tables(guid: &Guid, long: &str) -> String {
         }
         sql.push_str(");\n");
     }
-    // Each insert searches the list of last ids from its begin, so the tables with most inserts
+    // Each insert searches the list of last ids from its start, so the tables with most inserts
     // come first.
     let first = LONG.iter().filter(|table| **table != LAUNCHES);
     sql.extend(first.map(|table| last_id(table, guid)));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The width of the words at the beginning of lines.
+/// The width of the words at the start of lines.
 const KEY: usize = 10;
 /// With more sessions than this, GPUs have no lines of their own.
 const MOST_SESSIONS: usize = 64;
@@ -60,7 +60,7 @@ pub(super) fn heading(heads: &[Head], files: &[PathBuf], style: Style) -> String
     lines.out
 }
 
-/// Returns the words that begin a statement about one process among several.
+/// Returns the words that start a statement about one process among several.
 fn of_process(heads: &[Head], head: &Head) -> String {
     match heads.len() {
         1 => String::new(),
@@ -131,9 +131,9 @@ fn pause(heads: &[Head]) -> String {
         .filter_map(|head| Some((head.cost.longest_stop?, head)));
     match longest.max_by_key(|(time, _)| *time) {
         None => String::new(),
-        Some((Duration::ZERO, _)) => "none: no thread of the application was stopped".to_owned(),
+        Some((Duration::ZERO, _)) => "none: no application thread was stopped".to_owned(),
         Some((time, head)) => format!(
-            "{}one thread of the application stood still for {} at most",
+            "{}one application thread was stopped for at most {}",
             of_process(heads, head),
             duration(time.as_nanos() as f64)
         ),
@@ -154,7 +154,7 @@ fn overhead(heads: &[Head]) -> String {
         sum(|head| head.cost.in_process).map(|used| format!("{} in the process", share(used)));
     // Sessions of one command share the attaching program, so its time counts once.
     let beside = heads.iter().filter_map(|head| head.cost.beside).max();
-    let beside = beside.map(|used| format!("{} beside it", share(used)));
+    let beside = beside.map(|used| format!("{} outside it", share(used)));
     let parts: Vec<String> = within.into_iter().chain(beside).collect();
     match parts.is_empty() {
         true => String::new(),
@@ -256,11 +256,9 @@ impl Lines {
         if let (1, Some(head)) = (heads.len(), heads.first()) {
             match head.idle_gpus {
                 0 => {}
-                1 => self
-                    .out
-                    .push_str("1 other GPU did nothing for this process\n"),
+                1 => self.out.push_str("1 other GPU was idle for this process\n"),
                 more => {
-                    let _ = writeln!(self.out, "{more} other GPUs did nothing for this process");
+                    let _ = writeln!(self.out, "{more} other GPUs were idle for this process");
                 }
             }
         }

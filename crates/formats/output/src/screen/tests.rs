@@ -86,8 +86,8 @@ fn a_process_with_its_gpu() {
 PROCESS   4242  python3 train.py --batch 64?[2J
 TIME      10.0 s from 2026-11-23 20:52:31 UTC on node7
 RECORDS   123456, none lost
-PAUSE     one thread of the application stood still for 57.0 us at most
-OVERHEAD  midair took 0.8 % of a core in the process, 1.2 % of a core beside it
+PAUSE     one application thread was stopped for at most 57.0 us
+OVERHEAD  midair took 0.8 % of a core in the process, 1.2 % of a core outside it
 RESULTS   /r/node7/4242_results.db
 OPEN      midair show /r/node7/4242_results.db
 
@@ -110,10 +110,10 @@ fn a_narrow_terminal_has_a_line_for_each_share() {
 PROCESS   4242  python3 train.py --batch 64?[2J
 TIME      10.0 s from 2026-11-23 20:52:31 UTC on node7
 RECORDS   123456, none lost
-PAUSE     one thread of the application stood still for 57.0
-          us at most
+PAUSE     one application thread was stopped for at most
+          57.0 us
 OVERHEAD  midair took 0.8 % of a core in the process, 1.2 %
-          of a core beside it
+          of a core outside it
 RESULTS   /r/node7/4242_results.db
 OPEN      midair show /r/node7/4242_results.db
 
@@ -150,7 +150,7 @@ fn what_was_lost_and_never_seen_is_said() {
     for wanted in [
         "RECORDS   123456; LOST: 5 HIP calls, 2 packets of queues; 3 dispatches or copies have no times\n",
         "ENDED     another profiler came\n",
-        "PAUSE     none: no thread of the application was stopped\n",
+        "PAUSE     none: no application thread was stopped\n",
         "GPU 0 gfx942   63.1%    4.2%      1.0%           -           19.7%\n",
     ] {
         assert!(text.contains(wanted), "{wanted}\n{text}");
@@ -168,7 +168,7 @@ fn several_processes_share_the_heading() {
         "PROCESSES 2\n",
         "RECORDS   246912, none lost\n",
         "PAUSE     process 77: one thread",
-        "midair took 1.6 % of a core in the process, 1.2 % of a core beside it",
+        "midair took 1.6 % of a core in the process, 1.2 % of a core outside it",
         "\nGPU 0 of 77 gfx942 ",
     ] {
         assert!(text.contains(wanted), "{wanted}\n{text}");

@@ -99,7 +99,7 @@ fn a_file_that_is_there_is_replaced() {
     assert_eq!(lines(directory.path(), writer(), amds_plan()).len(), 1);
 }
 
-/// Kernels that no symbol describes have the number 0. They are told apart by where their code is.
+/// Kernels that no symbol describes have the number 0. They are distinguished by the address of their code.
 #[test]
 fn kernels_without_a_number_are_told_apart_by_their_code() {
     let mut writer = writer();

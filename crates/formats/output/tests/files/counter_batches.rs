@@ -15,7 +15,7 @@ use midair_record::event::{self, CounterWindow, Kernel, KernelSymbol, Untimed, f
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-/// Returns packet `packet` of queue 1. Packets begin 1,000 ns apart and run for 500 ns.
+/// Returns packet `packet` of queue 1. Packets start 1,000 ns apart and run for 500 ns.
 fn kernel(packet: u64, kernel_id: u64) -> Kernel {
     Kernel {
         header: header(kind::KERNEL_DISPATCH),
@@ -201,7 +201,7 @@ fn the_table_names_a_sort_of_batches_and_its_mean() {
     assert_eq!(told, [&json!(3), null, null, null, &json!(4)]);
 }
 
-/// What ran beside a batch says nothing about one dispatch of it.
+/// What ran alongside a batch says nothing about one dispatch of it.
 #[test]
 fn no_dispatch_of_a_shared_batch_was_counted_beside_others() {
     let mut trace = batch(|writer| {

@@ -302,7 +302,7 @@ fn a_kernel_that_changes_is_told_of_everywhere() {
         "{text} {notes}"
     );
     assert_eq!(row["drift"]["is_certain"], false);
-    // Neither a certain change that is very small is told of, nor a large one that chance explains.
+    // Neither a certain change that is very small is reported, nor a large one that chance explains.
     let change = |row: &Value| row["drift"]["change"].as_f64().unwrap().abs();
     let (text, row, _) = found(|n| [1000, 5000 + n / 3, 5, 10]);
     assert_eq!(row["drift"]["is_certain"], true);
@@ -374,13 +374,13 @@ fn values_above_what_they_can_be_are_shown_and_told_of() {
     let times = exceeds[1]["value"].as_f64().unwrap();
     assert!((times - 1.25).abs() < 1e-9 && exceeds[2].is_null(), "{row}");
     assert!(
-        notes.contains("counters: 2 values are above what they can be"),
+        notes.contains("counters: 2 values exceed their possible maximum"),
         "{notes}"
     );
     // At the bound, and above it in some windows.
     let (text, row, notes) = found(|n| [1000, 1000, 9 + 2 * (n % 2), 10]);
     assert!(
-        !text.contains('!') && !notes.contains("above what"),
+        !text.contains('!') && !notes.contains("possible maximum"),
         "{text} {notes}"
     );
     assert!(

@@ -439,10 +439,7 @@ fn chosen_kernels_are_the_only_ones_in_files_and_overlap_all_the_same() {
         .choose(&none, Plan::default().kernel_names, true)
         .unwrap();
     let said = missed.records.none_chosen().unwrap();
-    assert!(
-        said.contains("6 dispatches are left out, of vadd"),
-        "{said}"
-    );
+    assert!(said.contains("6 dispatches excluded, of vadd"), "{said}");
     assert_eq!(
         rows(Some("vadd"), None, vec![], true),
         (vec![1, 3, 4], vec![1, 2, 3, 4])
@@ -568,7 +565,7 @@ fn of_many_dispatches_exactly_those_alone_have_values() {
     assert_eq!(found, wanted);
 }
 
-/// GRBM_COUNT counts as long as a window is open, unless somebody else starts the counters anew.
+/// GRBM_COUNT counts as long as a window is open, unless another profiler restarts the counters.
 #[test]
 fn a_window_whose_clock_was_reset_is_disturbed_and_has_no_values() {
     let with = |reset: u64| {
@@ -594,7 +591,7 @@ fn a_window_whose_clock_was_reset_is_disturbed_and_has_no_values() {
     let directory = written(session(with(5), amds_plan()), &[Format::Csv]);
     let notes = read(directory.path(), "r_notes.txt");
     assert!(
-        notes.contains("; 1 were disturbed: another profiler started the counters anew"),
+        notes.contains("; 1 were disturbed: another profiler restarted the counters"),
         "{notes}"
     );
     let rows = read(directory.path(), "r_counter_collection.csv");

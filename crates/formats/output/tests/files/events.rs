@@ -1,4 +1,4 @@
-//! HIP events: which calls are told, with which times, and in which queue the event was recorded.
+//! HIP events: which calls are reported, with which times, and in which queue the event was recorded.
 
 use crate::common::{
     agents, append, contains, golden_json, list, number, reader, text, trace_of, writer,
@@ -59,7 +59,7 @@ fn barrier(writer: &mut RecordWriter, of: u64, start: u64, queue_id: u32, reason
 pub fn some_events() -> Trace {
     let mut writer = writer();
     let all = &mut writer;
-    // A wait whose event was recorded before recording began.
+    // A wait whose event was recorded before recording started.
     call(all, hip_event::WAIT, 50, B, |_| ());
     barrier(all, 50, 70, 4, Untimed::Timed);
     // A barrier's record comes before or behind that of its call; only a call's last one counts.
@@ -171,10 +171,10 @@ fn each_event_has_its_barrier_and_the_queue_of_its_record() {
 
     let notes = tool["metadata"]["midair"]["notes"].to_string();
     for note in [
-        "1 records of HIP events are not in the results: no barrier",
-        "2 waits for HIP events are not in the results: no barrier",
+        "1 records of HIP events are not in the results: their barrier",
+        "2 waits for HIP events are not in the results: their barrier",
         "1 calls that record HIP events or wait for them failed",
-        "1 calls that record HIP events or wait for them ran when recording began",
+        "1 calls that record HIP events or wait for them ran while recording started",
     ] {
         assert!(notes.contains(note), "{note}: {notes}");
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Returns samples of the machine's fourth GPU, which is the second one of the process. Two groups
-/// take turns. One value is missing.
+/// are multiplexed. One value is missing.
 fn samples() -> GpuSamples {
     let metric = |name: &str, group| GpuMetric {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Launches of HIP's graphs: which are told, under which number, with which kernels and times.
+//! Launches of HIP's graphs: which are reported, under which number, with which kernels and times.
 
 use crate::common::{
     agents, append, contains, golden_json, list, number, reader, text, trace_of, writer,
@@ -79,7 +79,7 @@ pub fn some_launches() -> Trace {
     launch(all, 400, B, 0);
     launch(all, 500, A, 1);
     kernel(all, 500, 530, 3, Untimed::Timed);
-    // Refused, and cut by the beginning of the recording.
+    // Refused, and cut by the start of the recording.
     call(all, graph::EXEC_LAUNCH, 600, A, |call| call.result = 98);
     call(all, graph::EXEC_LAUNCH, 700, A, |call| {
         call.header.flags = flag::CUT
@@ -106,7 +106,7 @@ pub fn expected() -> Vec<Told> {
             230,
             250,
             0,
-            "some of its kernels have no times: the times are those of the others",
+            "some of its kernels have no times: the times cover the others",
         ),
         (
             1,
@@ -114,7 +114,7 @@ pub fn expected() -> Vec<Told> {
             330,
             350,
             3,
-            "some of its kernels have no record: the times are those of the others",
+            "some of its kernels have no record: the times cover the others",
         ),
         (
             2,
@@ -122,7 +122,7 @@ pub fn expected() -> Vec<Told> {
             400,
             405,
             0,
-            "none of its kernels has times: the times are those of the call",
+            "none of its kernels has times: the times are the call's times",
         ),
         (3, 1, 530, 540, 3, ""),
     ]
@@ -209,7 +209,7 @@ fn each_launch_has_its_graph_and_its_kernels() {
     let notes = text(&tool["metadata"]["midair"]["notes"].to_string().into());
     for note in [
         "1 launches of graphs failed",
-        "1 launches of graphs ran when recording began",
+        "1 launches of graphs ran while recording started",
         "1 launches of graphs have kernels without records",
     ] {
         assert!(notes.contains(note), "{note}: {notes}");
@@ -239,7 +239,7 @@ fn launches_are_named_in_traces() {
     let file = directory.path().join("r_results.pftrace");
     for text in [
         "Graph Execution",
-        "some of its kernels have no times: the times are those of the others",
+        "some of its kernels have no times: the times cover the others",
     ] {
         assert!(contains(&file, text), "{text}");
     }

@@ -434,7 +434,7 @@ fn long_names_are_cut_and_in_the_end_short() {
     let most = 2 * ((64 << 20) + 16 * records) + 40_000 * 1024;
     assert!(table.len() < most, "{} of {records}", table.len());
     let notes = fs::read_to_string(directory.path().join("r_notes.txt")).unwrap();
-    assert!(notes.contains("rows have only the beginning"), "{notes}");
+    assert!(notes.contains("rows have truncated"), "{notes}");
 }
 
 /// Returns the highest resident size of this process so far, in KiB.
@@ -498,7 +498,7 @@ fn memory_does_not_grow_with_the_trace() {
     );
 }
 
-/// It is told before anything is recorded where the files could not be written.
+/// It is reported before anything is recorded where the files could not be written.
 #[test]
 fn files_that_could_not_be_written_are_told_of_before() {
     let directory = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use midair_record::event::{
 use serde_json::{Value, json};
 use std::fs;
 
-/// When the session begins. The page counts from there.
+/// When the session starts. The page counts from there.
 const ZERO: u64 = 1_000_000;
 const PID: u32 = 100;
 
@@ -34,7 +34,7 @@ fn data(sessions: &[Trace], change: impl FnOnce(&mut Plan)) -> Value {
 }
 
 /// Returns the rows of a page in words: process and name of the row, and its spans, each with its
-/// begin, its length and its value.
+/// start, its length and its value.
 fn told(data: &Value) -> Vec<(String, Vec<String>)> {
     let names = list(&data["names"]);
     let of_row = |row: &Value| {
@@ -55,7 +55,7 @@ fn told(data: &Value) -> Vec<(String, Vec<String>)> {
     list(&data["rows"]).iter().map(of_row).collect()
 }
 
-/// Returns the curves of a page: names, and begins, lengths and values.
+/// Returns the curves of a page: names, and starts, lengths and values.
 fn curves(data: &Value) -> Vec<(String, Value)> {
     let curves = list(&data["curves"]).iter();
     curves
@@ -280,7 +280,7 @@ fn calls_and_ranges_are_in_rows_of_threads() {
     for (number, (kind, operation, tid, message)) in (0..).zip([
         (kind::MARKER_CORE_RANGE_API, 0, 102, "a mark"),
         (kind::MARKER_CORE_RANGE_API, 1, 101, "a step"),
-        // This range is the process's, whichever thread began it.
+        // This range is the process's, whichever thread started it.
         (kind::MARKER_CORE_RANGE_API, 2, 101, "an epoch"),
         // These calls have the numbers of ranges, but are none.
         (kind::MARKER_CONTROL_API, 1, 101, ""),
@@ -473,7 +473,7 @@ fn fills_of_cuda_are_with_copies_where_queues_have_the_rows() {
     );
 }
 
-/// Sessions of which nobody knows when they began do not count for the begin of the page.
+/// Sessions of which nobody knows when they started do not count for the start of the page.
 #[test]
 fn the_page_counts_from_the_first_session_whose_begin_is_known() {
     let one_call = |start: u64| {
@@ -617,7 +617,7 @@ fn tables_have_calls_total_shortest_longest_and_deviation() {
             table(
                 "KERNEL",
                 true,
-                json!("1 of 7 dispatches were seen without times"),
+                json!("1 of 7 dispatches have no times"),
                 json!([
                     ["vadd", vadd, 4, 2300, 500, 800, deviation],
                     [unseen, null, 2, 1000, 500, 500, 0.0],
@@ -665,7 +665,7 @@ fn several_processes_have_a_table_of_them() {
 
 #[test]
 fn notes_of_a_session_are_above_the_tables() {
-    for (count, more) in [(100, None), (103, Some("3 more notes were left out"))] {
+    for (count, more) in [(100, None), (103, Some("3 more notes were omitted"))] {
         let mut trace = trace(work());
         trace.notes = (0..count).map(|number| format!("note {number}")).collect();
         let wanted: Vec<String> = trace.notes[..100].to_vec();

@@ -120,7 +120,7 @@ fn odd_records_are_json_all_the_same() {
     }
 }
 
-/// Returns the golden session, with collectives and kernels beside them after its end.
+/// Returns the golden session, with collectives and kernels alongside them after its end.
 fn collectives() -> (Trace, Names) {
     let golden = golden_json();
     let names = names(&golden);
@@ -156,7 +156,7 @@ fn collectives() -> (Trace, Names) {
         // 50,000 ns of this collective are overlapped.
         (gemm, 1, (1, 100_000)),
         (all, 2, (50_000, 150_000)),
-        // This kernel begins as it ends.
+        // This kernel starts as it ends.
         (gemm, 1, (150_000, 200_000)),
         // Of this one 20,000 and 60,001, by two kernels that overlap one another.
         (all, 2, (180_000, 260_000)),
@@ -199,7 +199,7 @@ fn the_overlap_of_collectives_is_holistic_trace_analysis_s() {
     assert!((found - wanted).abs() < 1e-9, "{found}, not {wanted}");
 }
 
-/// Returns a session whose begin and end are around its kernels.
+/// Returns a session whose start and end are around its kernels.
 fn around_its_kernels(mut trace: Trace) -> Trace {
     let directory = tempfile::tempdir().unwrap();
     write(

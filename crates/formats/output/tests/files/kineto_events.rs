@@ -241,7 +241,7 @@ fn so_many_streams_have_further_rows() {
     let [.., first, last, beyond] = &kernels[..] else {
         panic!("no kernels")
     };
-    // Numbers of streams begin with 1, and rows with 2.
+    // Numbers of streams start with 1, and rows with 2.
     assert_eq!(first["tid"], 2 + 1_000_000);
     assert_eq!(last["tid"], MOST + 1 + 1_000_000);
     assert_eq!(beyond["tid"], MOST + 2);
@@ -314,7 +314,7 @@ fn copies_are_of_the_device_that_takes_part() {
     }
 }
 
-/// Ranks are those that a launcher told, unless they cannot be. The world has at least as many.
+/// Ranks are those that a launcher set, unless they cannot be. The world has at least as many.
 #[test]
 fn ranks_are_believed_up_to_a_limit() {
     let file = |ranks: &[Option<u64>], world: Option<u64>| {

@@ -412,7 +412,7 @@ fn odd_sessions_have_locations_and_times() {
     assert_eq!(times, ["20", "20", &never, &never]);
 }
 
-/// Archives of processes that differ in one bit of their numbers can be told apart.
+/// Archives of processes that differ in one bit of their numbers can be distinguished.
 #[test]
 fn each_process_has_an_archive_with_another_identity() {
     let directory = tempfile::tempdir().unwrap();

@@ -339,7 +339,7 @@ pub fn events(directory: &Path, all: &Definitions, number: usize) -> Vec<(u64, W
     for (first, last, records) in chunks(&file, size) {
         assert_eq!(first, events.len() as u64 + 1);
         let mut rest = Rest(records);
-        // Each chunk begins with a time of its own.
+        // Each chunk starts with a time of its own.
         let mut time = None;
         let mut attributes = Vec::new();
         while let Some(kind) = next(&mut rest) {

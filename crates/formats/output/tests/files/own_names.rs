@@ -86,7 +86,7 @@ fn the_settings_have_the_name_that_the_result_got() {
     }
 }
 
-/// Each looks for a name when it begins, and gives it to its files at the end.
+/// Each looks for a name when it starts, and gives it to its files at the end.
 #[test]
 fn results_that_are_written_at_once_are_all_there() {
     let directory = tempfile::tempdir().unwrap();

@@ -127,7 +127,7 @@ fn the_metadata_tells_of_losses() {
     assert!(counts.filter_map(Value::as_u64).sum::<u64>() > 0, "{said}");
 }
 
-/// Processes of several ranks are one table, and a second recording of a process is beside the
+/// Processes of several ranks are one table, and a second recording of a process is next to the
 /// first one.
 #[test]
 fn ranks_are_parts_of_one_table() {

@@ -61,7 +61,7 @@ fn opened(picture: &str, trace: &Path, queries: &[String]) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// Returns name, begin and end of the rows of a table, as the UI answers.
+/// Returns name, start and end of the rows of a table, as the UI answers.
 fn of_csv(directory: &Path, table: &str, name: &str) -> Vec<Value> {
     let number = |text: &str| text.parse::<u64>().unwrap();
     let mut all: Vec<(u64, String, u64)> = rows(directory, table)
@@ -111,7 +111,7 @@ fn the_ui_shows_a_trace_and_complains_of_nothing() {
     assert!(shown.contains("vadd 2371"), "{shown}");
 }
 
-/// Of several processes in one trace, a later one began before an earlier one.
+/// Of several processes in one trace, a later one started before an earlier one.
 #[test]
 fn the_ui_complains_of_nothing_in_a_merged_trace() {
     let golden = golden_json();

@@ -358,7 +358,7 @@ fn a_slice_that_ends_before_it_begins_has_no_length() {
         };
         event::encode(&call, &[])
     };
-    // They begin in the middle of a slice, and where another one begins.
+    // They start in the middle of a slice, and where another one starts.
     for (n, (start, end)) in [(100, 300), (200, 150), (400, 350), (400, 500)]
         .into_iter()
         .enumerate()
@@ -375,7 +375,7 @@ fn a_slice_that_ends_before_it_begins_has_no_length() {
     assert_eq!(slices.iter().filter(empty).count(), 3);
 }
 
-/// The reader fails where the begin and end that a viewer pairs are not those of the record.
+/// The reader fails where the start and end that a viewer pairs are not those of the record.
 #[test]
 fn what_overlaps_keeps_its_times() {
     let mut writer = writer();
@@ -391,7 +391,7 @@ fn what_overlaps_keeps_its_times() {
     ] {
         append(&mut writer, &kernel_at(start, end, 7));
     }
-    // Ranges of the process cross. Those of a thread nest, as does a call with the same begin as
+    // Ranges of the process cross. Those of a thread nest, as does a call with the same start as
     // one inside it.
     for (n, (start, end)) in [(10, 30), (20, 40), (35, 50)].into_iter().enumerate() {
         let range = Marker {
@@ -453,7 +453,7 @@ fn names_of_any_bytes_are_read_back() {
         };
         put_marker(&mut writer, mark, message);
     }
-    // A kernel that ends before it begins, in an unknown stream and on an unknown node, by a call
+    // A kernel that ends before it starts, in an unknown stream and on an unknown node, by a call
     // at the end of time.
     append(
         &mut writer,
@@ -563,7 +563,7 @@ fn threads_have_their_names_and_runtimes_are_the_processs() {
     assert_eq!(mark["track"], "", "the process's own track");
 }
 
-/// Of several sessions in one file, a later one may have begun before an earlier one.
+/// Of several sessions in one file, a later one may have started before an earlier one.
 #[test]
 fn the_clock_of_a_merged_trace_never_runs_backwards() {
     let golden = golden_json();

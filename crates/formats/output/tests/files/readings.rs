@@ -10,7 +10,7 @@ use midair_output::{
 use midair_record::event::{CounterWindow, Header, Record, WindowResult, kind};
 use serde_json::json;
 
-/// The begin of the first reading. Each reading takes half a second.
+/// The start of the first reading. Each reading takes half a second.
 const BEGIN: u64 = 1_000_000_000;
 const HALF: u64 = 500_000_000;
 
@@ -55,7 +55,7 @@ fn put_reading(
     put(writer, reading, &words, 4);
 }
 
-/// Returns two readings, one that somebody else has disturbed, and another one after a gap.
+/// Returns two readings, one that another profiler has disturbed, and another one after a gap.
 pub fn readings() -> Trace {
     let mut writer = writer();
     let values = [
@@ -98,7 +98,7 @@ fn csv_has_a_row_for_each_reading_and_counter() {
     let notes = read(directory.path(), "r_notes.txt");
     assert!(
         notes.contains(
-            "counters of the whole device: 3 readings; 1 have no values, since somebody else"
+            "counters of the whole device: 3 readings; 1 have no values, since another profiler"
         ),
         "{notes}"
     );
@@ -362,7 +362,7 @@ fn readings_that_contradict_themselves_have_no_values() {
         part.words = 3;
         put_part(&mut writer, &part, 3);
     }
-    // One is too small, and one ends before it begins.
+    // One is too small, and one ends before it starts.
     part.first = 0;
     (part.window, part.total) = (2, 3);
     put_part(&mut writer, &part, 3);

@@ -435,7 +435,7 @@ fn assert_mode(path: &Path) {
 }
 
 /// Counters and graphs are not recorded here, but tools look their views up. The views must work on
-/// rows that somebody adds.
+/// rows that a user adds.
 #[test]
 fn views_of_counters_and_graphs_find_what_is_added() {
     let directory = written(&[Format::Rocpd]);
@@ -520,7 +520,7 @@ fn duckdb_runs_all_views() {
     }
 }
 
-/// The numbers of rows continue for somebody who adds some, as in AMD's files. A join of calls with
+/// The numbers of rows continue for a program that adds some, as in AMD's files. A join of calls with
 /// what they launched must look rows up by an index.
 #[test]
 fn ids_go_on_and_joins_use_indexes() {

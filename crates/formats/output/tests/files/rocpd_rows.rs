@@ -340,7 +340,7 @@ fn rows_say_what_happened() {
         reason(&answer(12)[0]),
         json!({"untimed": Untimed::RunningAtDetach.text(), "open_at_detach": true})
     );
-    // Work without times must not affect averages, and time must not begin at 0 for it.
+    // Work without times must not affect averages, and time must not start at 0 for it.
     assert_eq!(
         answer(8)[0],
         json!({"GpuTime": duration + 100, "WallTime": duration})
@@ -568,7 +568,7 @@ fn damaged_records_are_written_like_others() {
     assert!(rocpd.iter().all(|count| *count > 10), "{rocpd:?}");
 }
 
-/// The driver reports a begin and an end as well. Only what is made of both is a row.
+/// The driver reports a start and an end as well. Only what is made of both is a row.
 #[test]
 fn pairs_of_the_drivers_events_are_rows() {
     let mut writer = writer();

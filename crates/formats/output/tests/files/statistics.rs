@@ -169,7 +169,7 @@ fn summaries_go_where_they_are_told_and_sum_up_json() {
     let json = fs::read(directory.path().join("r_results.json")).unwrap();
     let json: Value = serde_json::from_slice(&json).unwrap();
     let process = &json["rocprofiler-sdk-tool"][0];
-    // From the records themselves, not from the sums beside them.
+    // From the records themselves, not from the sums alongside them.
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for key in ["hip_api", "hsa_api", "memory_copy", "kernel_dispatch"] {
         for record in list(&process["buffer_records"][key]) {

@@ -5,7 +5,7 @@ use std::io;
 
 /// The size of the address range: a whole pass of a device with eight XCCs takes 300 KB.
 const BYTES: usize = 64 << 20;
-/// Every allocation begins at a page.
+/// Every allocation starts at a page.
 const PAGE: usize = 4096;
 /// What the functions return when they fail (`HSA_STATUS_ERROR_OUT_OF_RESOURCES`).
 const OUT_OF_RESOURCES: c_int = 0x1008;

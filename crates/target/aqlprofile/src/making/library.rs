@@ -135,7 +135,7 @@ fn loader_says() -> String {
     // SAFETY: dlerror's text belongs to this thread, and is copied before the next call to it.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
-        return "the loader does not say why".into();
+        return "the loader gives no reason".into();
     }
     // SAFETY: the pointer is not null, so it points to a string that ends with a zero byte.
     unsafe { CStr::from_ptr(text) }

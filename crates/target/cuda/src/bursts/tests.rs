@@ -92,7 +92,7 @@ impl Attacher {
     }
 }
 
-/// CUPTI records a kernel. It counts its calls anew in each burst.
+/// CUPTI records a kernel. It restarts the count of its calls in each burst.
 fn launch(graph: u64) {
     let (l, time) = (&layouts().kernel, now());
     emit(
@@ -204,7 +204,7 @@ fn after_a_graph_there_is_no_further_burst() {
 #[test]
 fn a_session_that_ends_before_its_first_burst_says_so_and_touches_nothing() {
     let (mut attacher, _alone) = Attacher::new();
-    // At 1 % the first one cannot begin within the first tenth of a second.
+    // At 1 % the first one cannot start within the first tenth of a second.
     let mut bursting = attacher.begin(1);
     assert!(!bursting.round());
     assert_eq!(bursting.finish(now(), false, &|| ()), outcome::NO_BURST);

@@ -7,7 +7,7 @@ fn ticks_at(boot: u64) -> u64 {
 
 const DAY: u64 = 86_400_000_000_000;
 
-/// Begins a day after the computer's start.
+/// Starts a day after the computer's start.
 fn reading(source: Source, at: u64) -> Reading {
     let boot = DAY + at;
     let wall = 20_000 * DAY + boot;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 pub const LONGEST: usize = 256;
 const WORD: usize = size_of::<u64>();
 
-/// The kind of a record: every record begins with it.
+/// The kind of a record: every record starts with it.
 ///
 /// # Safety
 /// Four bytes at `record` are mapped, readable and writable.

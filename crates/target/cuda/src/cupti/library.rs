@@ -35,7 +35,7 @@ const MOST_TEXT: usize = 900;
 /// call until the stack overflows (seen with 13.2.23, 13.2.75 and 13.2.86; docs/sources.md#cupti).
 pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
     match driver / 1000 {
-        0 => return Err(String::from("CUDA's driver does not tell its version")),
+        0 => return Err(String::from("the CUDA driver does not report its version")),
         old @ ..OLDEST => {
             return Err(format!(
                 "the driver has CUDA {old}.{}, and midair needs 12.0 or newer",
@@ -54,7 +54,7 @@ pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
         }
     }
     let mut text = match wanted {
-        Some(_) => String::from("the CUPTI that was named does not fit: "),
+        Some(_) => String::from("the given CUPTI does not fit: "),
         None => String::from("no CUPTI fits this process: "),
     };
     if wanted.is_none() {

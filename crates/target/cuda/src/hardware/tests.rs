@@ -1,4 +1,4 @@
-//! When CUPTI is asked, and what the user is told.
+//! When CUPTI is asked, and what the user reads.
 #![cfg(target_arch = "x86_64")]
 
 use super::*;
@@ -82,7 +82,7 @@ fn cupti_is_asked_only_before_a_context_and_its_answer_is_told() {
     for device in [100, 101] {
         ACTIVE.store(device, SeqCst);
         let why = ask(&cupti, &driver()).unwrap_err();
-        assert!(why.contains("has a CUDA context already"), "{why}");
+        assert!(why.contains("already has a CUDA context"), "{why}");
     }
     assert_eq!(ASKED.load(SeqCst), 3);
 }

@@ -469,7 +469,7 @@ fn domain_of(handle: usize) -> usize {
     entry_of(handle, Kind::Domain).map_or(0, |domain| domain.domain.load(Acquire))
 }
 
-/// On the worker thread, at the begin of a session: tells CUPTI the domains that the application
+/// On the worker thread, at the start of a session: tells CUPTI the domains that the application
 /// has handles of.
 pub fn register_domains() {
     for entry in &NAMES {

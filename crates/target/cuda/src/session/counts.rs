@@ -3,7 +3,7 @@
 use super::{POOL, Session};
 use midair_record::event::kind;
 
-/// Counts since the session began.
+/// Counts since the session started.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Records that CUPTI dropped.
@@ -38,16 +38,16 @@ impl Session {
         let notes = [
             (
                 dropped,
-                "records were dropped by CUPTI, for want of buffers; they may be of any kind that is recorded",
+                "records were dropped by CUPTI for lack of buffers; they may have any recorded kind",
             ),
-            (refused, "times CUPTI asked for a buffer and none was free"),
+            (refused, "times CUPTI requested a buffer and none was free"),
             (
                 foreign,
-                "buffers of another profiler's held records of this session; they were read",
+                "buffers of another profiler had records of this session; midair read them",
             ),
             (
                 broken,
-                "buffers of CUPTI's could not be read to their end: how many records they held is not known",
+                "CUPTI buffers could not be read completely: their number of records is unknown",
             ),
         ];
         for (count, text) in notes {

@@ -6,19 +6,19 @@
 //! finalizing can break processes, for these reasons (all measured on an H200 with CUPTI 13.0;
 //! docs/sources.md#cupti):
 //!
-//! * Calls that began while a kind was enabled, and recorded work in progress. Finalized
-//!   immediately, or 1 ms after the kinds were disabled, beside one launching thread or eight,
+//! * Calls that started while a kind was enabled, and recorded work in progress. Finalized
+//!   immediately, or 1 ms after the kinds were disabled, alongside one launching thread or eight,
 //!   processes crashed in one of 400 cases. When both were waited for, they never crashed: in 6,000
-//!   cases with kernels, copies, fills, calls and waits, beside launches, long waits and PyTorch's
+//!   cases with kernels, copies, fills, calls and waits, alongside launches, long waits and PyTorch's
 //!   training; nor in 1,150 cases with NVTX ranges, allocations and migrations of unified memory by
 //!   eight threads. So both are waited for.
-//! * Graphs. Whatever was waited for, the next launch fails if the kinds were disabled beside
+//! * Graphs. Whatever was waited for, the next launch fails if the kinds were disabled alongside
 //!   launches of graphs. It was harmless only with all threads held outside of CUDA and the device
 //!   idle *before* the kinds were disabled (80 cases). A profiler must not wait for the device in
 //!   another process: `cuCtxSynchronize` invalidates a capture, also in relaxed mode. So after
 //!   graphs CUPTI is not finalized.
 //!
-//! A CUPTI that stays is not harmless either. When it was switched off and on again beside eight
+//! A CUPTI that stays is not harmless either. When it was switched off and on again alongside eight
 //! launching threads, CUPTI 13.0 crashed in its own worker in one of 50 cases, even without any
 //! code of ours. The cause is the switching off, not the switching on: it never crashed in 628
 //! cases with the threads held outside of CUDA when the kinds were disabled, but in one of 43 cases
@@ -116,10 +116,10 @@ impl Session {
         let running = self.drain.untimed > untimed;
         let kept_before = KEEP_LOADED.fetch_or(self.drain.graphs, SeqCst);
         let why = match self.drain.longest {
-            _ if quick => Some("another profiler came, or the process was about to end"),
+            _ if quick => Some("another profiler started, or the process was exiting"),
             _ if self.drain.graphs => Some("graphs were launched"),
             _ if kept_before => Some(
-                "its NVTX calls lead into CUPTI, others have used it before, or an earlier session had the GPU time kernels by itself",
+                "its NVTX calls go through CUPTI, another profiler has used CUPTI before, or an earlier session enabled hardware timing",
             ),
             _ if !left => Some("threads were inside calls of CUDA for too long"),
             _ if running => Some("kernels were still running"),
@@ -151,7 +151,7 @@ impl Session {
         if running { outcome::STILL_RUNNING } else { 0 }
     }
 
-    /// Undoes what was done for a session or a burst that could not begin.
+    /// Undoes what was done for a session or a burst that could not start.
     pub(super) fn undo(&mut self) {
         self.disable();
         let left = quiesce::wait(LEAVE_LIMIT);
@@ -234,13 +234,12 @@ impl Session {
         }
         self.thread_ends = None;
         self.drain.sink.note(
-            "CUPTI stays in this process, switched off, since taking it out could harm it now: calls of CUDA cost some tenths of a \
-             microsecond more until the process ends, and to attach to it again while several of its threads launch kernels may end it \
-             (CUPTI's own defect)",
+            "CUPTI stays in this process, disabled, since removing it is unsafe now: CUDA calls cost some tenths of a microsecond more \
+             until the process exits, and another attach while several threads launch kernels may crash the process (a CUPTI defect)",
         );
         let cannot_hold = held.and_then(Result::err);
         why.or(cannot_hold)
-            .or(Some("others have used CUPTI before"))
+            .or(Some("another profiler has used CUPTI before"))
     }
 
     /// Takes the buffers back. Where CUPTI is not finalized it keeps some: they belong to it until

@@ -1,6 +1,6 @@
 //! Waits until the other threads of the process have left CUPTI.
 //!
-//! A CUDA call that began while a kind was enabled ends in CUPTI's code after it is disabled. A
+//! A CUDA call that started while a kind was enabled ends in CUPTI's code after it is disabled. A
 //! thread has left CUPTI when it has run for some time since then, or sleeps. In a call that waits,
 //! CUPTI's part is done already, or follows at the end of the call, which was measured to do no
 //! harm.

@@ -1,7 +1,7 @@
 //! aarch64, on which entry points are not watched.
 
 /// Says why not. Arm's architecture manual (B2.2.5) names the few instructions that may be replaced
-/// while another thread executes them, and a function need not begin with one of them.
+/// while another thread executes them, and a function need not start with one of them.
 pub(super) fn can_watch() -> Result<(), String> {
     Err("on aarch64 the first instruction of a function cannot be replaced while others run".into())
 }

@@ -39,7 +39,7 @@ pub(super) fn stub(address: usize, index: usize) -> Result<usize, String> {
 fn make(address: usize) -> Result<usize, String> {
     // Not /proc/self: that is the main thread, which may have ended, and then has no mappings.
     let maps = std::fs::read_to_string("/proc/thread-self/maps")
-        .map_err(|error| format!("the process's mappings cannot be read: {error}"))?;
+        .map_err(|error| format!("cannot read the process's mappings: {error}"))?;
     for address_wanted in gaps(&maps, address) {
         // SAFETY: this maps a page that replaces nothing (MAP_FIXED_NOREPLACE).
         let page = unsafe {
@@ -75,10 +75,10 @@ fn make(address: usize) -> Result<usize, String> {
         // SAFETY: our own page, which nothing uses.
         unsafe { libc::munmap(page, PAGE) };
         if near {
-            return Err("no page of code can be made".to_owned());
+            return Err("cannot allocate a code page".to_owned());
         }
     }
-    Err("there is no room for a page near CUPTI's code".to_owned())
+    Err("there is no free address range near CUPTI's code".to_owned())
 }
 
 /// Returns up to 64 free pages around `address`, the nearest first: one near each end of every gap

@@ -7,7 +7,7 @@ pub(super) fn can_watch() -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the first 8 bytes of a function at `from` that begins with a jump to `to`: 5 bytes of
+/// Returns the first 8 bytes of a function at `from` that starts with a jump to `to`: 5 bytes of
 /// `jmp rel32`, and the last 3 bytes of `before`. Returns `None` if `to` is out of reach.
 pub(super) fn jump(from: usize, to: usize, before: u64) -> Option<u64> {
     let distance = (to as i64).checked_sub(from as i64 + 5)?;

@@ -131,7 +131,7 @@ fn a_process_that_never_initialises_cuda_gets_a_note() {
     assert_eq!(worker.stop(now(), &|| ()), outcome::NO_TABLES);
     let (notes, _) = attacher.told();
     assert!(
-        notes[0].starts_with("the process had not initialised CUDA"),
+        notes[0].starts_with("the process had not initialized CUDA"),
         "{notes:?}"
     );
     assert!(fake::with(|fake| fake.log.is_empty()));

@@ -135,11 +135,11 @@ impl Context {
     }
 
     /// Whether something that ends now may belong to it: it is running, or was running, and what
-    /// began then still arrives.
+    /// started then still arrives.
     pub fn covers_end(&self) -> bool {
         self.started_at != 0
     }
-    /// Whether something that began at `begin` belongs to this context. Records arrive late, some
+    /// Whether something that started at `begin` belongs to this context. Records arrive late, some
     /// after the stop.
     pub fn covers(&self, begin: u64) -> bool {
         !self.out

@@ -44,7 +44,7 @@ fn is_attaching() -> bool {
 
 /// Returns the settings in the environment. In a program that runs with more rights than its
 /// caller, those that name files or libraries are left out: they may be the caller's or an
-/// attacher's, which cannot be told apart.
+/// attacher's, which cannot be distinguished.
 pub fn environment() -> Settings {
     // A variable that is not UTF-8 cannot be one that we read.
     let settings = Settings::from_environment(std::env::vars_os()).unwrap_or_default();
@@ -95,7 +95,7 @@ pub fn find_clients(host: &'static SdkTable) -> usize {
         let library = match open_named(&name) {
             Ok(library) => library,
             Err(why) => {
-                notes::post(&format!("the tool {name} cannot be loaded: {why}"));
+                notes::post(&format!("cannot load the tool {name}: {why}"));
                 continue;
             }
         };
@@ -111,7 +111,7 @@ pub fn find_clients(host: &'static SdkTable) -> usize {
             Ok(()) => found += 1,
             Err(status) => {
                 let why = super::why(status);
-                notes::post(&format!("the tool {name} cannot be configured: {why}"));
+                notes::post(&format!("cannot configure the tool {name}: {why}"));
             }
         }
     }

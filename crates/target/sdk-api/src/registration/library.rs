@@ -138,7 +138,7 @@ pub unsafe fn load(library: *mut c_void, host: &'static SdkTable) -> Result<(), 
     match super::name_known(source) {
         Some(true) => return Ok(()),
         Some(false) => {
-            super::out::keep("it has ended, or failed, in this process before".to_owned());
+            super::out::keep("it has already finished or failed in this process".to_owned());
             return Err(Status::ERROR);
         }
         None => {}
@@ -146,7 +146,7 @@ pub unsafe fn load(library: *mut c_void, host: &'static SdkTable) -> Result<(), 
     bind(library, host)?;
     let entry = entry(library).ok_or(Status::INVALID_ARGUMENT)?;
     if super::is_known(entry.function()) {
-        super::out::keep("it is configured in this process already".to_owned());
+        super::out::keep("it is already configured in this process".to_owned());
         return Err(Status::CONFIGURATION_LOCKED);
     }
     hold(library);
@@ -303,7 +303,7 @@ pub fn load_list(list: &CStr, host: &'static SdkTable) -> Result<(), Status> {
     }
     for name in names {
         let library = open_named(&name).map_err(|why| {
-            notes::post(&format!("the tool {name} cannot be loaded: {why}"));
+            notes::post(&format!("cannot load the tool {name}: {why}"));
             Status::NOT_AVAILABLE
         })?;
         // SAFETY: the library was just opened, and is never closed.

@@ -41,7 +41,7 @@ pub(crate) fn expel(client: u32, stage: &str, how: &dyn Display) {
     };
     context::stop_all(&contexts);
     notes::post_from_anywhere(&format!(
-        "a tool is out, and gets nothing more: in its {stage} {how}"
+        "a tool is disabled and gets no more calls: in its {stage} {how}"
     ));
 }
 

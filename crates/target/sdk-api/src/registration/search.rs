@@ -5,7 +5,7 @@ use midair_lockfree::word_enum;
 word_enum! {
     /// The search for tools, which happens once.
     pub(crate) enum Search else Done {
-        /// Not begun.
+        /// Not started.
         NotYet = 0,
         /// A thread is searching.
         UnderWay = 1,

@@ -7,7 +7,7 @@ use midair_sdk_api::buffer;
 use midair_sdk_hot::pause;
 
 /// Moves the contents of the private spool to the tools' buffers, and to the attacher's spool
-/// whatever is meant for it; that excludes what began during a pause of the recording. Returns
+/// whatever is meant for it; that excludes what started during a pause of the recording. Returns
 /// whether there was anything.
 pub(super) fn relay(route: &mut Route, spool: Option<Area>, tid: u32) -> bool {
     let Route::Relay { reader, onward } = route else {

@@ -33,7 +33,7 @@ pub(super) fn close() -> Option<String> {
     let (none, shared) = (of(&counting.without), of(&counting.not_alone) + open);
     (none + shared > 0).then(|| {
         format!(
-            "of the dispatches that a tool chose counters for, {none} had no window, and {shared} were not alone in theirs or were not read: these have no values"
+            "of the dispatches with a tool's counters, {none} had no window, and {shared} shared theirs or were not read: these have no values"
         )
     })
 }
@@ -64,7 +64,7 @@ impl Chooser for Counting {
                 Some(group)
             }
             Err(why) => {
-                notes::post_from_anywhere(&format!("counters cannot be counted: {why}"));
+                notes::post_from_anywhere(&format!("cannot count: {why}"));
                 None
             }
         }

@@ -61,10 +61,10 @@ impl Engine for Counting {
             .find(|agent| symbols::agent_node(*agent) == node)
             .ok_or(Status::AGENT_NOT_FOUND)?;
         let told = |why: &str| {
-            notes::post_from_anywhere(&format!("counters of a device cannot be counted: {why}"));
+            notes::post_from_anywhere(&format!("cannot count on a device: {why}"));
         };
         if windows::are_taken() || windows::has_plan() {
-            told("those of dispatches are");
+            told("counters of dispatches are");
             return Err(Status::CONTEXT_CONFLICT);
         }
         let packets = packets_of(config).map_err(|why| {

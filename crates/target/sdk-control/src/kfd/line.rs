@@ -35,15 +35,15 @@ pub(crate) const MASK: u64 = {
 /// The relation of an event to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Another event ends what it begins.
+    /// Another event ends what it starts.
     Begin,
-    /// It ends what another event began.
+    /// It ends what another event started.
     End,
     /// It stands alone.
     Whole,
 }
 
-/// An event, or a begin and its end in one.
+/// An event, or a start and its end in one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Event {
     /// AMD's buffer-tracing kind.
@@ -73,7 +73,7 @@ impl Event {
         midair_domain::of_buffer_kind(self.tracing_kind).map(|domain| domain.kind)
     }
 
-    /// Returns whether it begins or ends something.
+    /// Returns whether it starts or ends something.
     pub fn part(&self) -> Part {
         let operation = self.operation as i32;
         match self.tracing_kind {
@@ -98,7 +98,7 @@ impl Event {
         }
     }
 
-    /// Whether `end` is the end of this begin.
+    /// Whether `end` is the end of this start.
     pub fn is_ended_by(&self, end: &Event) -> bool {
         let what = |event: &Event| {
             (
@@ -112,7 +112,7 @@ impl Event {
         what(self) == what(end)
     }
 
-    /// Combines a begin and its end. The time is that of the begin.
+    /// Combines a start and its end. The time is that of the start.
     pub fn with_end(&self, end: &Event) -> Option<Event> {
         let (tracing_kind, operation) = match self.tracing_kind {
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_MIGRATE => (

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 /// waits for its runtime.
 pub(super) fn serve(kind: Kind) {
     if kind == Kind::Launched && !watch() {
-        // The session ended before it began.
+        // The session ended before it started.
         if STATE.phase.load(SeqCst) != Phase::Off {
             give_up();
         }
@@ -104,7 +104,7 @@ fn wait_for_the_loader() {
 pub(super) fn set_up(kind: Kind) -> Result<(), Status> {
     // This holds until a tool that writes to the spool sets another mode.
     pause::begin(pause::Mode::default());
-    // All domains begin at the same time, as in a session of the engine.
+    // All domains start at the same time, as in a session of the engine.
     if kind == Kind::Attached || registration::has_started() {
         registration::attach()?;
     }

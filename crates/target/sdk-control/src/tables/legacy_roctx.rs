@@ -12,9 +12,7 @@ pub(crate) fn variable_of(maps: &Maps, module: &elf::Module<'_>) -> Option<Resul
     let setter = module.symbol(SETTER)?;
     let variable = stored_at(maps, setter)
         .filter(|variable| variable.is_multiple_of(8) && maps.is_writable(*variable, 8));
-    Some(
-        variable.ok_or_else(|| format!("{SETTER} of {} is not the code that we know", module.name)),
-    )
+    Some(variable.ok_or_else(|| format!("{SETTER} of {} is not the known code", module.name)))
 }
 
 /// AMD made the old library for x86-64 alone.

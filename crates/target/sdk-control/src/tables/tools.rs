@@ -54,7 +54,7 @@ pub fn find(found: &[Live], handed_over: usize) -> Result<Live, Option<String>> 
         .ok_or_else(|| {
             live(found, TableId::HsaAmdExt)?;
             Some(
-                "the HSA runtime's table for tools was not found: changes of scratch memory are not recorded"
+                "the HSA runtime's tools table was not found: changes of scratch memory are not recorded"
                     .to_owned(),
             )
         })

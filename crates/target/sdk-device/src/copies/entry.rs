@@ -60,7 +60,7 @@ pub struct Facts {
     pub asked: u64,
     /// The start and end ticks in the signal before the copy.
     pub stale: (u64, u64),
-    /// Present if tools were told that the copy begins.
+    /// Present if tools were notified that the copy starts.
     pub told: Option<Told>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) type Outcome = Result<(u64, u64), Untimed>;
 pub(crate) struct Copies {
     /// The entries.
     pub entries: SlotTable<AtomicEnum<Stage>, CAPACITY, (), Entry>,
-    /// Where the search for a free entry begins: behind the entry that was claimed last.
+    /// Where the search for a free entry starts: behind the entry that was claimed last.
     pub next: AtomicUsize,
     /// The approximate number of copies under way.
     pub count: AtomicUsize,

@@ -2,7 +2,7 @@
 //!
 //! The hook at a doorbell reads each packet once. From host memory that takes some nanoseconds, and
 //! from device memory about a microsecond, so a launch takes a multiple of its time while it is
-//! recorded. The user is told so. Where a ring is does not say what reading it takes, so that is
+//! recorded. A note says so. Where a ring is does not say what reading it takes, so that is
 //! measured, by the thread that is the first to use the queue in a session.
 //!
 //! Decision: AMD-128 (`docs/deviations/amd.md`).
@@ -66,7 +66,7 @@ impl SlowRings {
         let (queues, longest) = (self.queues, self.longest);
         (queues > 0).then(|| {
             format!(
-                "reading a packet takes up to {longest} ns on {queues} of the queues (such rings are in device memory): each packet there took that much longer to launch while it was recorded; --no-entry records kernels without that, where the driver has a dispatch log"
+                "reading a packet takes up to {longest} ns on {queues} of the queues (their rings are in device memory): each launch there took that much longer while recorded; --no-entry avoids this if the driver has a dispatch log"
             )
         })
     }

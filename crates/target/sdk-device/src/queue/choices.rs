@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// The number of kernels that are told apart; a power of two. Kernels beyond that are taken to be
+/// The number of distinct kernels; a power of two. Kernels beyond that are taken to be
 /// chosen.
 const KERNELS: usize = 1024;
 /// The number of their classes; a power of two. Classes beyond that are taken to be unknown.
@@ -125,7 +125,7 @@ impl Choices {
         self.on.store(false, Release);
     }
 
-    /// Begins a session's choice. Call it only while no thread chooses.
+    /// Starts a session's choice. Call it only while no thread chooses.
     pub(crate) fn begin(&self, ranges: &[RangeInclusive<u64>]) {
         for kernel in &self.kernels {
             kernel.object.store(0, Relaxed);

@@ -3,7 +3,7 @@
 //! The commands go to the device through a queue of our own ([`own`]). They start a group of
 //! counters once, read it at an interval, and stop it ([`counter`]). The worker thread makes the
 //! queue when a session is set up and destroys it at the session's end. It calls the runtime's own
-//! functions for that, so that no hook sees the queue. Several groups take turns ([`sampler`]), or
+//! functions for that, so that no hook sees the queue. Several groups are multiplexed ([`sampler`]), or
 //! a tool says when to read ([`served`]).
 //!
 //! No packets are put around dispatches, and nothing waits. But counters of shader engines only

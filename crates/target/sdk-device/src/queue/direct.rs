@@ -17,7 +17,7 @@ use midair_sdk_hot::wrappers::original;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// How long, in nanoseconds, the device may have had packets before a thread rings for them. A
-/// device that maps a queue anew takes all valid packets, and the thread that wrote them may be
+/// device that remaps a queue takes all valid packets, and the thread that wrote them may be
 /// preempted before it rings.
 const OWED: u64 = 5_000_000;
 /// HIP's environment variable.
@@ -113,12 +113,12 @@ pub(super) fn note(packets: u64, queues: u64) -> Option<String> {
     let switch = "DEBUG_CLR_DIRECT_DOORBELL";
     if packets > 0 {
         return Some(format!(
-            "{packets} packets on {queues} queues were rung past midair ({switch}, or a doorbell of the program's own): their dispatches are counted, and have times where they still waited for the device when they were seen"
+            "{packets} packets on {queues} queues bypassed midair ({switch}, or the program's own doorbell): their dispatches are counted, and have times if they were still waiting when midair saw them"
         ));
     }
     let none = STATE.queues.used.load(Acquire) == 0;
     (none && STATE.queues.direct.load(Relaxed)).then(|| {
-        format!("{switch} is set, and no use of a queue was seen: dispatches may be missing")
+        format!("{switch} is set, and no queue activity was observed: dispatches may be missing")
     })
 }
 

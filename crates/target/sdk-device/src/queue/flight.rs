@@ -69,7 +69,7 @@ pub struct Facts {
     pub stale_end: u64,
     /// Whether the signal is ours.
     pub ours: bool,
-    /// Whether the dispatch begins only when all packets before it have ended (the header's barrier
+    /// Whether the dispatch starts only when all packets before it have ended (the header's barrier
     /// bit).
     pub after_all: bool,
     /// Whether the packet is not a dispatch but a barrier of an event of HIP.

@@ -34,7 +34,7 @@ const LOOK_AHEAD: usize = 512;
 /// What the worker thread keeps between passes.
 #[derive(Debug, Default)]
 pub struct Harvester {
-    /// The subscribers, which are told of dispatches.
+    /// The subscribers, which are notified of dispatches.
     subscribers: Subscribers,
     /// Agent handles and their KFD nodes.
     nodes: HashMap<u64, u32>,
@@ -91,12 +91,12 @@ impl Harvester {
         ended
     }
 
-    /// Has the queues that need it mapped anew, at the end of a round.
+    /// Remaps the queues that need it, at the end of a round.
     pub fn map_anew(&mut self) {
         self.remap.run();
     }
 
-    /// Stops mapping queues anew.
+    /// Stops remapping queues.
     pub fn keep_mappings(&mut self) {
         self.remap.close();
     }
@@ -224,7 +224,7 @@ impl Harvester {
             .visit(|_| scan::look(queue, inner, None, asked))
             .is_none()
         {
-            // The queue was destroyed meanwhile, so it cannot be told any more what the packets
+            // The queue was destroyed meanwhile, so it cannot be determined any more what the packets
             // were.
             inner.lost += asked - inner.next;
             inner.next = asked;
@@ -253,7 +253,7 @@ impl Harvester {
         if upto >= asked {
             inner.held_since = 0;
         } else if upto > inner.rung {
-            // This gap is closed; the time of the next gap begins now.
+            // This gap is closed; the time of the next gap starts now.
             inner.held_since = now();
         }
         if upto <= inner.rung {
@@ -432,7 +432,7 @@ impl Harvester {
         if let Some(words) = inner.unexplained.words() {
             let id = queue.id.load(Relaxed);
             let text = format!(
-                "queue {id}: vendor packets that are not understood, {words}: kernels that they launched are not in the trace"
+                "queue {id}: unknown vendor packets, {words}: kernels that they launched are not in the trace"
             );
             sink.put(kind::NOTE, &note(&text));
         }

@@ -6,7 +6,7 @@ use super::queue_state::QueueState;
 use midair_record::spool::{Area, FLIGHTS};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// A writer of [`midair_record::spool::Head::flights`], which begins at the first entry.
+/// A writer of [`midair_record::spool::Head::flights`], which starts at the first entry.
 #[derive(Debug)]
 pub(super) struct Heads {
     area: Area,

@@ -44,13 +44,13 @@ impl Domain for Kernels {
     fn release(&mut self, device: &mut Device<'_>) {
         let unseen = state::unseen();
         if unseen > 0 {
-            let text = format!("{unseen} uses of queues beyond those that fit were not looked at");
+            let text = format!("{unseen} queues were not recorded: their number exceeds a limit");
             device.sink.put(kind::NOTE, &note(&text));
         }
         let others = state::other_engines();
         if others > 0 {
             let text = format!(
-                "{others} queues of copy engines that the program made for itself were left alone: what they copied is not in the trace"
+                "{others} copy engine queues that the program created itself were not recorded: their copies are not in the trace"
             );
             device.sink.put(kind::NOTE, &note(&text));
         }

@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) const SIZE: usize = 16;
 /// The header of a dispatch.
 pub(crate) const DISPATCH: u16 = 2;
-/// The header of a dispatch that begins when all packets before it have ended.
+/// The header of a dispatch that starts when all packets before it have ended.
 pub(crate) const ORDERED_DISPATCH: u16 = 2 | 1 << 8;
 const INVALID: u64 = 1;
 /// The words of the queue's block that hold its indices, behind `amd_queue_t`.

@@ -195,7 +195,7 @@ pub struct QueueState {
     pub host_ring: AtomicU32,
     /// Nanoseconds that it takes to read a packet of its ring.
     pub read_ns: AtomicU32,
-    /// The number of its gate, if its dispatches take turns ([`super::alone`]); 0 = it has none.
+    /// The number of its gate, if its dispatches are serialized ([`super::alone`]); 0 = it has none.
     pub alone: AtomicU32,
     /// The agent's handle; 0 = not asked yet.
     pub agent: AtomicU64,

@@ -3,7 +3,7 @@
 //! A device reads a queue's profiling bit at the first dispatch after the queue was mapped, and
 //! then keeps that setting. HIP sets the bit when it makes a queue. A program's own HSA queues, and
 //! the queues that the runtime uses for copies by kernels, have it off. Newer runtimes map a queue
-//! anew when the bit changes. For other runtimes we cause that ourselves: where the driver
+//! again when the bit changes. For other runtimes we cause that ourselves: where the driver
 //! schedules queues (all but the newest devices), it unmaps all queues of a device and maps them
 //! again whenever a queue is made. So when work is seen to have ended without times, the worker
 //! thread makes a queue and destroys it again. The driver saves and resumes what runs meanwhile.
@@ -32,9 +32,9 @@ pub enum Whose {
 /// What the worker thread knows about mappings during a session.
 #[derive(Debug, Default)]
 pub struct Remap {
-    /// Agents whose queues are to be mapped anew.
+    /// Agents whose queues are to be remapped.
     wanted: HashSet<u64>,
-    /// When the queues of each agent were last mapped anew.
+    /// When the queues of each agent were last remapped.
     done: HashMap<u64, u64>,
     /// The work for which that was done.
     tried: HashSet<(u64, Whose)>,
@@ -59,7 +59,7 @@ impl Remap {
         }
     }
 
-    /// Has the queues that need it mapped anew. On the worker thread, at the end of a round.
+    /// Remaps the queues that need it. On the worker thread, at the end of a round.
     pub fn run(&mut self) {
         for agent in std::mem::take(&mut self.wanted) {
             if self.closed || !map_anew(agent) {
@@ -69,13 +69,13 @@ impl Remap {
         }
     }
 
-    /// Stops mapping queues anew, since the session ends.
+    /// Stops remapping queues, since the session ends.
     pub fn close(&mut self) {
         self.closed = true;
     }
 }
 
-/// Has all queues of an agent mapped anew. Returns false if the runtime makes no queue.
+/// Remaps all queues of an agent. Returns false if the runtime makes no queue.
 fn map_anew(agent: u64) -> bool {
     let mut queue: *mut c_void = std::ptr::null_mut();
     // SAFETY: these are the runtime's own functions, called by their saved addresses while the
@@ -116,13 +116,13 @@ mod tests {
         let mut remap = Remap::default();
         remap.untimed(GPU, Whose::Queue(1), 100);
         assert!(ran(&mut remap, 200));
-        // The doorbell was rung before the queues were mapped anew.
+        // The doorbell was rung before the queues were remapped.
         remap.untimed(GPU, Whose::Queue(1), 150);
         assert!(!ran(&mut remap, 250));
         // Another queue, whose bit was set later.
         remap.untimed(GPU, Whose::Queue(2), 300);
         assert!(ran(&mut remap, 400));
-        // It did not help, so neither this queue nor others are mapped anew.
+        // It did not help, so neither this queue nor others are remapped.
         remap.untimed(GPU, Whose::Queue(2), 500);
         remap.untimed(GPU, Whose::Queue(3), 600);
         assert!(!ran(&mut remap, 700));

@@ -1,4 +1,4 @@
-//! The subscribers of the queue service, and what they are told.
+//! The subscribers of the queue service, and what they receive.
 //!
 //! [`super::scan`] walks over the packets and counts them, whoever subscribes. [`super::harvest`]
 //! follows the dispatches that were seen until they have ended. Neither changes a packet; only a

@@ -184,7 +184,7 @@ pub fn begin_destroy(state: &QueueState) {
     forget(state.doorbell.load(Relaxed));
 }
 
-/// Begins a session's numbering: its dispatches are numbered from 1.
+/// Starts a session's numbering: its dispatches are numbered from 1.
 pub fn number_from_one() {
     STATE.queues.last_dispatch.store(0, Relaxed);
 }

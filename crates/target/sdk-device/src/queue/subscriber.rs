@@ -1,4 +1,4 @@
-//! What a subscriber of the queue service is told about the dispatches on all queues, and what it
+//! What a subscriber of the queue service learns about the dispatches on all queues, and what it
 //! may ask for.
 
 use super::flight::{Facts, Launch};
@@ -19,7 +19,7 @@ pub struct Enqueued {
     pub launch: Launch,
     /// What the packet says.
     pub dispatch: Dispatch,
-    /// Whether the dispatch begins only when all packets before it have ended (the header's barrier
+    /// Whether the dispatch starts only when all packets before it have ended (the header's barrier
     /// bit).
     pub after_all: bool,
     /// Its packet and the completion signal that the application gave it (0 = none). `None` when
@@ -56,14 +56,14 @@ pub struct Completed<'a> {
     pub outcome: Result<(u64, u64), Untimed>,
 }
 
-/// Code that is told of dispatches.
+/// Code that is notified of dispatches.
 pub trait Subscriber {
-    /// Is told of a dispatch whose doorbell is about to be rung. Called under the queue's spin
+    /// Is notified of a dispatch whose doorbell is about to be rung. Called under the queue's spin
     /// word, on the application's thread or on the worker thread, so it must not wait, allocate or
     /// call the application. It may change the packet if there is one.
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer;
 
-    /// Is told of a dispatch that has ended, timed or untimed. Called on the worker thread, once
+    /// Is notified of a dispatch that has ended, timed or untimed. Called on the worker thread, once
     /// for each dispatch that was followed.
     fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>, sink: &mut Sink);
 }

@@ -213,7 +213,7 @@ fn dispatches_in_a_pause_are_counted_and_have_no_records() {
     }
 }
 
-/// Dispatches may end in a different order than they began.
+/// Dispatches may end in a different order than they started.
 #[test]
 fn a_dispatch_without_the_barrier_bit_says_nothing_of_those_before_it() {
     let mut session = Session::begin();

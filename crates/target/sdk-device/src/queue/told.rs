@@ -31,7 +31,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Begins with no dispatches. Called under the queue's spin word.
+    /// Starts with no dispatches. Called under the queue's spin word.
     pub(super) fn before(queue: &'static QueueState) -> Seen {
         let end = queue.flights.range().end;
         Seen {

@@ -191,7 +191,7 @@ impl Word {
     pub(super) fn was_read(&self, window: u16) {
         let word = self.0.load(Acquire);
         if word as u16 == window {
-            // If another turn has begun meanwhile, that one stays.
+            // If another turn has started meanwhile, that one stays.
             let _ = self.0.compare_exchange(word, 0, SeqCst, Relaxed);
         }
     }
@@ -216,8 +216,8 @@ pub(crate) struct Counted {
 pub(crate) struct Windows {
     /// Whether windows are taken at all.
     pub on: AtomicBool,
-    /// When recording began to end, on the records' clock (ns); 0 while it goes on. What is
-    /// launched later has no record, so it cannot be told what ran beside a window that was still
+    /// When recording started to end, on the records' clock (ns); 0 while it goes on. What is
+    /// launched later has no record, so it cannot be determined what ran alongside a window that was still
     /// open.
     pub until: AtomicU64,
     /// Whether queues of the application are to count for the whole device. Our packets then go

@@ -5,11 +5,11 @@
 //! application gets those in between. All are reserved by one compare-and-exchange, after a check
 //! of the room in the ring, so there is always room for them. Most launches reserve one packet. HIP
 //! reserves several at once for a graph: such a window counts the batch, and the counts of its
-//! single kernels cannot be told apart. Both of our packets are valid before the reservation
+//! single kernels cannot be distinguished. Both of our packets are valid before the reservation
 //! returns. Whatever happens to the hooks of this process, to the worker thread or to the attacher,
 //! the queue therefore goes on. None of our packets in a ring waits for our code.
 //!
-//! Both packets have the barrier bit, so the first begins when all work before it has ended, and
+//! Both packets have the barrier bit, so the first starts when all work before it has ended, and
 //! the second when the application's packets have ended. They have no fences, since fences would
 //! empty the caches whose use is counted. The application's packet is not changed.
 //!
@@ -110,7 +110,7 @@ pub(crate) fn watches_room(queue: u64) {
 /// thread's next round can give its packets windows.
 ///
 /// They get none before that round. A kernel that was launched before the attach, on a queue that has
-/// not been used since, is in no record. A window beside it would look as if it had been alone. The
+/// not been used since, is in no record. A window alongside it would look as if it had been alone. The
 /// round comes milliseconds later, when most such kernels have ended.
 ///
 /// # Safety
@@ -324,7 +324,7 @@ pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
     let number = dispatch.launch.window;
     if let Some(window) = STATE.windows.numbered(number) {
         window.class.store(key.number(), Relaxed);
-        // The dispatch has no number if a pause began between the choice of the window and the
+        // The dispatch has no number if a pause started between the choice of the window and the
         // packet.
         window.saw(match dispatch.dispatch_id {
             0 => Inside::Unrecorded,
@@ -346,7 +346,7 @@ fn class_of(dispatch: &Dispatch) -> ClassKey {
 }
 
 /// Notes a packet with a window around it that was looked at, and that is no dispatch of which
-/// subscribers are told.
+/// subscribers are notified.
 #[inline]
 pub(super) fn seen(number: u16, inside: Inside) {
     if number != 0

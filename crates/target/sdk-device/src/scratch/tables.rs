@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// How many changes of scratch memory can be under way at a time; a queue has at most three.
 pub(crate) const OPEN: usize = 256;
-/// The number of queues of a session that are told apart.
+/// The number of distinct queues of a session.
 pub(crate) const QUEUES: usize = 1024;
 
 /// The number of entries in the runtime's table for tools: the start and the end of three
@@ -20,7 +20,7 @@ pub(crate) struct Change {
     pub start: u64,
     /// Bits of [`midair_record::event::flag`].
     pub flags: u8,
-    /// Present if tools were told that the change begins.
+    /// Present if tools were notified that the change starts.
     pub told: Option<Told>,
 }
 

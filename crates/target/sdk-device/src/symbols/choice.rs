@@ -18,7 +18,7 @@ fn place() -> MutexGuard<'static, Option<Arc<KernelChoice>>> {
 }
 
 /// Sets what the next recording counts; `None` means every dispatch. Called on the worker thread
-/// before the recording begins.
+/// before the recording starts.
 pub fn set_kernel_choice(choice: Option<KernelChoice>) {
     *place() = choice.map(Arc::new);
 }

@@ -20,7 +20,7 @@ pub type Takes = unsafe extern "C" fn(*const u8, usize) -> c_int;
 pub struct KernelChoice {
     /// Decides which kernels are chosen.
     pub takes: Takes,
-    /// The chosen dispatches of each kernel, counted from 1 from the begin of the recording; empty
+    /// The chosen dispatches of each kernel, counted from 1 from the start of the recording; empty
     /// means all. Sorted, without overlaps.
     pub iterations: Vec<RangeInclusive<u64>>,
 }

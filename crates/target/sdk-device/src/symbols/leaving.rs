@@ -33,7 +33,7 @@ type Entry = Slot<AtomicEnum<Stage>, AtomicU64>;
 pub struct Looking(());
 
 impl Looking {
-    /// Begins to look. Call [`has_left`] only after this.
+    /// Starts to look. Call [`has_left`] only after this.
     pub fn begin() -> Looking {
         STATE.symbols.looking.store(true, SeqCst);
         Looking(())

@@ -1,4 +1,4 @@
-//! A call that is reported to tools, from its beginning to its end.
+//! A call that is reported to tools, from its start to its end.
 
 use crate::openmp::regions::MAX_REGIONS;
 use crate::operations::{Opaque, RequestCallback, TracingCallback};
@@ -30,7 +30,7 @@ word_enum! {
     pub(crate) enum FrameState else Abandoned {
         /// It belongs to its thread and has no call.
         Free = 0,
-        /// Its thread reports the call's beginning.
+        /// Its thread reports the call's start.
         Entering = 1,
         /// The call is running.
         Open = 2,
@@ -38,7 +38,7 @@ word_enum! {
         Exiting = 3,
         /// The worker thread reports the call's end.
         Closing = 4,
-        /// The session ended while the beginning was being reported, so the end is not reported.
+        /// The session ended while the start was being reported, so the end is not reported.
         Abandoned = 5,
     }
 }

@@ -1,4 +1,4 @@
-//! ROCTx ranges whose beginning was reported to tools.
+//! ROCTx ranges whose start was reported to tools.
 
 use super::frame::Frame;
 use midair_lockfree::{AtomicKey, SlotTable};
@@ -15,7 +15,7 @@ pub const TEXT: usize = 512;
 #[repr(C)]
 pub(crate) struct ReportedRange {
     pub frame: Frame,
-    /// The thread that reports a beginning uses this while the frame is free.
+    /// The thread that reports a start uses this while the frame is free.
     pub text: UnsafeCell<[u8; TEXT]>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct ReportedRange {
 pub(crate) struct Thread {
     /// Only the thread itself uses this.
     pub open: UnsafeCell<Open>,
-    /// For marks, which begin and end in the same call.
+    /// For marks, which start and end in the same call.
     pub mark: ReportedRange,
     pub levels: [ReportedRange; LEVELS],
 }
@@ -37,7 +37,7 @@ pub(crate) struct Open {
     pub overflow: usize,
 }
 
-/// Ranges that may end on another thread, by id. The holder of an entry reports its beginning or
+/// Ranges that may end on another thread, by id. The holder of an entry reports its start or
 /// end. Zeroed memory is an empty table.
 pub(crate) type Anywhere = SlotTable<AtomicKey, PROCESS, ReportedRange>;
 

@@ -1,4 +1,4 @@
-//! Reports events of OpenMP to tools: the beginning and the end of a region as those of a call, and
+//! Reports events of OpenMP to tools: the start and the end of a region as those of a call, and
 //! other events once, without a phase.
 
 use super::frame::{Frame, FrameState};
@@ -55,7 +55,7 @@ pub(crate) fn tell(frame: &Frame) {
     frame.state.store(FrameState::Free, Release);
 }
 
-/// Fills the frame of a region that begins, for [`enter`]. Returns false when no tool wants it.
+/// Fills the frame of a region that starts, for [`enter`]. Returns false when no tool wants it.
 pub(crate) fn fill_region(
     busy: &Busy,
     thread: usize,
@@ -65,7 +65,7 @@ pub(crate) fn fill_region(
 ) -> bool {
     let frame = of(thread).and_then(|frames| frames.regions.get(depth));
     frame.is_some_and(|frame| {
-        // A region of an earlier thread, which ended without ending it. Its end cannot be told in
+        // A region of an earlier thread, which ended without ending it. Its end cannot be determined in
         // that thread's name.
         let _ = frame
             .state
@@ -74,7 +74,7 @@ pub(crate) fn fill_region(
     })
 }
 
-/// Calls the tools' functions for the beginning of a region.
+/// Calls the tools' functions for the start of a region.
 pub(crate) fn enter(thread: usize, depth: usize) {
     let Some(frame) = of(thread).and_then(|frames| frames.regions.get(depth)) else {
         return;
@@ -91,7 +91,7 @@ pub(crate) fn enter(thread: usize, depth: usize) {
     }
 }
 
-/// Calls the tools' functions for the end of a region, if its beginning was reported; first for
+/// Calls the tools' functions for the end of a region, if its start was reported; first for
 /// those in it that were abandoned.
 pub(crate) fn exit(thread: usize, depth: usize, generation: u64, words: &[u64]) {
     let Some(frames) = of(thread) else { return };

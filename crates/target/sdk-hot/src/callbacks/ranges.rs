@@ -1,5 +1,5 @@
 //! Callbacks for ROCTx: for its calls as for all others, and for marks and ranges as such
-//! (`MARKER_CORE_RANGE_API`). A push reports the beginning of a range, and its pop reports the end.
+//! (`MARKER_CORE_RANGE_API`). A push reports the start of a range, and its pop reports the end.
 //! The message and the user data are kept in between. The same holds for start and stop, which may
 //! be on different threads.
 
@@ -15,7 +15,7 @@ use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::kind;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// How many slots are searched for such a range, beginning with that of its id.
+/// How many slots are searched for such a range, starting with that of its id.
 const PROBES: usize = 64;
 
 /// Maps the memory, which is zeroed in a forked child so that it does not report its parent's
@@ -82,7 +82,7 @@ fn of(call: Call) -> Option<(u32, &'static Thread, &'static mut Open)> {
     Some((operation, thread, open))
 }
 
-/// Reports the beginning of a mark or a range. `message` is a C string's address, or 0. Returns
+/// Reports the start of a mark or a range. `message` is a C string's address, or 0. Returns
 /// false when no tool wants it.
 fn begin(call: Call, range: &ReportedRange, what: u32, message: u64) -> bool {
     finish(&range.frame, None, &[]);

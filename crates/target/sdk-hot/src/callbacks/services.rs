@@ -66,7 +66,7 @@ impl Services {
         if let Some(list) = self.by_kind.get_mut(usize::from(record_kind)) {
             self.kinds = self.kinds.with(record_kind);
             if record_kind == kind::MARKER_CORE_RANGE_API {
-                // Ranges are made from the calls that begin and end them.
+                // Ranges are made from the calls that start and end them.
                 self.kinds = self.kinds.with(kind::MARKER_CORE_API);
             }
             list.push(service);

@@ -1,6 +1,6 @@
 //! Callbacks for work that calls cause: dispatches, copies, allocations, scratch memory.
 //!
-//! The beginning is reported on the thread that requests the work, before it is done. The end is
+//! The start is reported on the thread that requests the work, before it is done. The end is
 //! reported where it becomes known: on the same thread, on a thread of the runtime, or on the
 //! worker thread. In between, the report is kept in a [`Frame`], as for calls, in one of two
 //! tables. One has [`PLACES`] entries that the reporting thread claims. The other has as many
@@ -42,7 +42,7 @@ pub struct Work {
     pub id: u64,
 }
 
-/// The beginning of work, after it was reported.
+/// The start of work, after it was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
     place: NonZeroU32,
@@ -76,7 +76,7 @@ pub(super) fn frames() -> impl Iterator<Item = &'static Frame> {
     (0..used).map_while(place)
 }
 
-/// Forgets what was kept of dispatches in the last session, because another session begins.
+/// Forgets what was kept of dispatches in the last session, because another session starts.
 pub(super) fn forget() {
     for frame in frames().filter(|frame| frame.is_kept.swap(false, AcqRel)) {
         let _ = frame
@@ -128,7 +128,7 @@ fn fill(frame: &Frame, work: &Work, payload: &[u64]) -> Option<u64> {
     Some(body.generation)
 }
 
-/// Reports a beginning, on the thread that requests the work; that thread is not busy. Returns
+/// Reports a start, on the thread that requests the work; that thread is not busy. Returns
 /// `None` when no tool wants it.
 #[cold]
 #[inline(never)]
@@ -195,7 +195,7 @@ pub fn end(told: Told, put: impl FnOnce(&mut [u64])) {
     frame.state.store(FrameState::Free, Release);
 }
 
-/// Reports that a dispatch is enqueued, with beginning and end. The tools' user data is kept until
+/// Reports that a dispatch is enqueued, with start and end. The tools' user data is kept until
 /// [`completed`]. `work.id` is the dispatch's number.
 #[cold]
 #[inline(never)]

@@ -1,5 +1,5 @@
 //! The old roctracer's libroctx64.so.4, which has no dispatch tables. Its
-//! `roctxRegisterTracerCallback` stores one function, which is called at the beginning of each call
+//! `roctxRegisterTracerCallback` stores one function, which is called at the start of each call
 //! (source: Debian's libroctx64-4 6.4.1 and 7.2.4; the struct is declared as users of that function
 //! declare it). We store our function in that variable and pass calls on to the previous one.
 
@@ -68,7 +68,7 @@ const LEGACY_DOMAIN: u32 = 6;
 /// Type of the old library's callback: domain, operation, [`LegacyData`].
 type LegacyCallback = unsafe extern "C" fn(u32, u32, *const LegacyData) -> i32;
 
-/// Our callback for the old roctracer's libroctx64.so.4, called at the beginning of each call.
+/// Our callback for the old roctracer's libroctx64.so.4, called at the start of each call.
 ///
 /// # Safety
 /// Only that library calls it.

@@ -1,4 +1,4 @@
-//! Ranges that have begun and not ended.
+//! Ranges that have started and not ended.
 
 use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::{Header, MAX_RECORD, Marker, kind};
@@ -15,26 +15,26 @@ pub const MAX_PROCESS_RANGES: usize = 4096;
 const _: () =
     assert!(size_of::<Marker>() + MAX_MESSAGE <= MAX_RECORD && MAX_MESSAGE.is_multiple_of(8));
 
-/// A range that has begun.
+/// A range that has started.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
-    /// When it began.
+    /// When it started.
     pub start: u64,
-    /// Correlation id of the call that began it.
+    /// Correlation id of the call that started it.
     pub correlation: u64,
     /// Correlation id of the traced call around that call.
     pub ancestor: u64,
     /// Raw return value of that call: level or id.
     pub retval: u64,
-    /// Thread that began it.
+    /// Thread that started it.
     pub tid: u32,
     /// Bytes of its message.
     pub len: u32,
     /// Operation of the record.
     pub operation: u32,
-    /// Where its message begins in the thread's text.
+    /// Where its message starts in the thread's text.
     pub text: u32,
-    /// Bits of [`midair_record::event::flag`], as they were when it began.
+    /// Bits of [`midair_record::event::flag`], as they were when it started.
     pub flags: u8,
 }
 

@@ -4,10 +4,10 @@
 /// waits in these.
 pub const MAX_REGIONS: usize = 32;
 
-/// A region of OpenMP that has begun.
+/// A region of OpenMP that has started.
 #[derive(Debug, Clone, Copy)]
 pub struct Region {
-    /// When it began, ns.
+    /// When it started, ns.
     pub start: u64,
     /// Its correlation id.
     pub correlation: u64,
@@ -15,7 +15,7 @@ pub struct Region {
     pub ancestor: u64,
     /// Operation.
     pub operation: u32,
-    /// Bits of [`midair_record::event::flag`], as they were when it began.
+    /// Bits of [`midair_record::event::flag`], as they were when it started.
     pub flags: u8,
     /// Whether it becomes a record.
     pub recorded: bool,
@@ -26,7 +26,7 @@ pub struct Region {
 pub struct Regions {
     /// How many are open.
     pub depth: usize,
-    /// How many of those that began in these exceeded the capacity.
+    /// How many of those that started in these exceeded the capacity.
     pub over: usize,
     /// The regions; the first `depth` are valid.
     pub open: [Region; MAX_REGIONS],

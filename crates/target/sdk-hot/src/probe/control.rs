@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 pub(crate) struct Control {
     /// 0 = off, else the number of the session.
     pub generation: AtomicU64,
-    /// 1 while new work is recorded. 0 while a session closes, when only work that began before is
+    /// 1 while new work is recorded. 0 while a session closes, when only work that started before is
     /// completed.
     pub accepting: AtomicU64,
     /// Kinds whose calls get a correlation id.
@@ -23,9 +23,9 @@ pub(crate) struct Control {
     /// Kinds of the device's work and memory that hooks trace, until the very end of the session.
     pub device: AtomicKindSet,
     /// While the program has paused the recording and no other tool wants records: the kinds that
-    /// are not looked at when they begin. Otherwise empty.
+    /// are not looked at when they start. Otherwise empty.
     pub cut: AtomicKindSet,
-    /// [`midair_record::event::flag::PAUSED`] for what begins while the program has paused the
+    /// [`midair_record::event::flag::PAUSED`] for what starts while the program has paused the
     /// recording, otherwise 0.
     pub pause_flag: AtomicU64,
     /// The spool of the session. Written only while no thread can be inside (generation 0, and

@@ -1,4 +1,4 @@
-//! Begins and ends sessions: what the worker thread does with the control page.
+//! Starts and ends sessions: what the worker thread does with the control page.
 
 use super::{api_record, apply_pause, area, control, events, everyone_outside, graphs};
 use crate::clock::now;
@@ -65,7 +65,7 @@ pub fn is_ours() {
     }
 }
 
-/// Begins a session that records nothing yet, so that hooks can be installed one after the other;
+/// Starts a session that records nothing yet, so that hooks can be installed one after the other;
 /// see [`open`]. Called on the worker thread while no thread is inside (see [`super::quiesce`]).
 /// Correlation ids count from `first_correlation`. Returns the generation.
 ///
@@ -89,7 +89,7 @@ pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
 }
 
 /// Starts recording: from now on calls, dispatches and copies are recorded, all from the same
-/// moment. If recording began when each hook is installed, a dispatch could be seen when its packet
+/// moment. If recording started when each hook is installed, a dispatch could be seen when its packet
 /// is reserved, and missed when its doorbell rings.
 pub fn open(tracked: KindSet, recorded: KindSet) {
     set_kinds(tracked, recorded);
@@ -98,7 +98,7 @@ pub fn open(tracked: KindSet, recorded: KindSet) {
     }
 }
 
-/// Stops recording: no call, dispatch or copy that begins from now on is recorded. Those that began
+/// Stops recording: no call, dispatch or copy that starts from now on is recorded. Those that started
 /// before are still completed. Returns false when a thread was still inside after `limit`.
 pub fn close(limit: Duration) -> bool {
     if let Some(control) = control() {
@@ -132,7 +132,7 @@ pub fn set_called(called: KindSet) {
     }
 }
 
-/// Switches the session off: no call that begins from now on is recorded. Call [`super::quiesce`]
+/// Switches the session off: no call that starts from now on is recorded. Call [`super::quiesce`]
 /// afterwards.
 pub fn stop() {
     if let Some(control) = control() {
@@ -161,7 +161,7 @@ pub fn close_session(generation: u64, recorded: KindSet) {
             .get(..owned.depth.min(MAX_OPEN))
             .unwrap_or_default()
         {
-            // A call without an id began when its kind was not recorded.
+            // A call without an id started when its kind was not recorded.
             if recorded.contains(open.kind)
                 && open.correlation != 0
                 && STATE.pause.is_written(open.flags)

@@ -11,7 +11,7 @@ pub const MAX_THREADS: usize = 4096;
 /// How many traced calls can be open in one thread at one time (calls inside calls).
 pub const MAX_OPEN: usize = 16;
 
-/// A call that has begun and not ended.
+/// A call that has started and not ended.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenCall {
     /// Entry, CLOCK_BOOTTIME ns.
@@ -67,7 +67,7 @@ impl Owned {
     }
 
     /// Returns the correlation id of the call at `depth`. A call that is neither recorded nor
-    /// reported, but watched for what it begins, has no id until this is called; then `fresh` gives
+    /// reported, but watched for what it starts, has no id until this is called; then `fresh` gives
     /// it one. This way the ids of a trace have no holes.
     pub fn identify(&mut self, depth: usize, fresh: impl FnOnce() -> u64) -> Option<u64> {
         let call = self.open.get_mut(depth)?;

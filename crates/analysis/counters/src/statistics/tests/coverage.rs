@@ -16,7 +16,7 @@ const COST: u64 = 4_000;
 struct Kernel {
     /// The random spread, relative to the mean.
     noise: f64,
-    /// How much more is counted at the end than at the beginning.
+    /// How much more is counted at the end than at the start.
     drift: f64,
     /// How much more is counted in one part of the period than in another.
     period: f64,

@@ -1,8 +1,8 @@
 //! The code that runs in the target before any library of ours is there. First comes the stub,
-//! which runs on the borrowed thread, and then the beginning of the worker thread. The code is
+//! which runs on the borrowed thread, and then the start of the worker thread. The code is
 //! position-independent and uses no stack of the application. It takes everything else from the
 //! boot block, whose address is in `x19` throughout. Both places that are branched to indirectly
-//! begin with a landing pad (`bti c`, which processors without branch target identification
+//! start with a landing pad (`bti c`, which processors without branch target identification
 //! ignore).
 
 // `unsafe` is only needed to take the bytes between two labels of the assembly below.
@@ -187,7 +187,7 @@ global_asm!(
     // The process has the library already, so its entry is called.
     "ldr x9, [x19, #{fn_entry}]",
     "cbnz x9, 19f",
-    // No descriptor came with the message: the attacher has nothing to load, which is no error.
+    // No descriptor came with the message: the attacher has no loadable segments, which is no error.
     "ldr x9, [x19, #{message} + 40]",
     "cmp x9, #20",
     "b.lo 40f",
@@ -369,7 +369,7 @@ global_asm!(
     "83:",
     "ret",
     // ---- Puts the time limit of a wait into [sp + 48], in seconds and nanoseconds. The kernel writes
-    // the remaining time back, so a repeated call does not begin anew.
+    // the remaining time back, so a repeated call does not restart.
     "84:",
     "ldr w9, [x19, #{patience_ms}]",
     "mov w10, #1000",
@@ -445,7 +445,7 @@ unsafe extern "C" {
     static midair_blob_end: u8;
 }
 
-/// Returns the bytes of the code, which begins with the stub.
+/// Returns the bytes of the code, which starts with the stub.
 pub(crate) fn code() -> &'static [u8] {
     let (begin, end) = (&raw const midair_blob_begin, &raw const midair_blob_end);
     let len = end as usize - begin as usize;

@@ -4,7 +4,7 @@
 //! thread. At the stop, `pc` is back at the instruction and x0 is the first argument again. No
 //! register says how the call would have ended, so we derive that from its number ([`ending`]).
 //! Changing registers at such a stop loses the restart for good. Giving a thread back therefore
-//! puts it into a call once more ([`rearm`]), and the kernel itself decides anew. This includes the
+//! puts it into a call once more ([`rearm`]), and the kernel itself decides again. This includes the
 //! choice between a restart and EINTR when a signal has come meanwhile (source:
 //! arch/arm64/kernel/signal.c).
 
@@ -31,7 +31,7 @@ pub(crate) const SYSCALL_INSTRUCTION: [u8; 4] = [0x01, 0, 0, 0xd4];
 pub(crate) const GETPID_BODY: [u8; 12] = [
     0x88, 0x15, 0x80, 0xd2, 0x01, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6,
 ];
-/// Where its `svc #0; ret` begins.
+/// Where its `svc #0; ret` starts.
 pub(crate) const GETPID_CALL: u64 = 4;
 /// `svc #0; ret`.
 pub(crate) const SYSCALL_RETURN: [u8; 8] = [0x01, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6];
@@ -283,12 +283,12 @@ pub(crate) fn last_call() -> Option<u64> {
     None
 }
 
-/// Returns the number of the system call at whose beginning or end a thread is stopped.
+/// Returns the number of the system call at whose start or end a thread is stopped.
 pub(crate) fn call_begun(regs: &Registers) -> u64 {
     u64::from(regs.call.cast_unsigned())
 }
 
-/// Returns registers that leave a system call out if the thread has only begun it, and make none
+/// Returns registers that leave a system call out if the thread has only started it, and make none
 /// again if it has returned from one.
 pub(crate) fn without_call(base: &Registers) -> Registers {
     let mut regs = *base;

@@ -15,7 +15,7 @@ use super::{RestartAs, stands_in};
 const EINTR: i64 = 4;
 /// Bytes of `siginfo_t`, which the ucontext follows.
 const SIGINFO: usize = 128;
-// Offsets from the frame's beginning.
+// Offsets from the frame's start.
 const STACK_FLAGS: usize = SIGINFO + 24;
 const MASK: usize = SIGINFO + 40;
 /// `struct sigcontext` is aligned to 16.

@@ -1,5 +1,5 @@
 //! The code that runs in the target before any library of ours is there. First comes the stub,
-//! which runs on the borrowed thread, and then the beginning of the worker thread. The code is
+//! which runs on the borrowed thread, and then the start of the worker thread. The code is
 //! position-independent and uses no stack of the application. It takes everything else from the
 //! boot block, whose address is in `rbx` throughout.
 //!
@@ -204,7 +204,7 @@ global_asm!(
     "call rax",
     "jmp 40f",
     "16:",
-    // No descriptor came with the message: the attacher has nothing to load, which is no error.
+    // No descriptor came with the message: the attacher has no loadable segments, which is no error.
     "cmp qword ptr [rbx + {message} + 40], 20",
     "jb 40f",
     "mov r12d, [rbx + {control} + 16]",
@@ -471,7 +471,7 @@ pub(crate) fn last_call() -> Option<u64> {
     Some((call as u64).wrapping_sub(begin as u64))
 }
 
-/// Returns the bytes of the code, which begins with the stub.
+/// Returns the bytes of the code, which starts with the stub.
 pub(crate) fn code() -> &'static [u8] {
     let (begin, end) = (&raw const midair_blob_begin, &raw const midair_blob_end);
     let len = end as usize - begin as usize;

@@ -23,7 +23,7 @@ pub(crate) const RED_ZONE: u64 = 128;
 pub(crate) const SYSCALL_INSTRUCTION: [u8; 2] = [0x0f, 0x05];
 /// `mov $39,%eax; syscall; ret`: the inside of getpid.
 pub(crate) const GETPID_BODY: [u8; 8] = [0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
-/// Where its `syscall; ret` begins.
+/// Where its `syscall; ret` starts.
 pub(crate) const GETPID_CALL: u64 = 5;
 /// `syscall; ret`.
 pub(crate) const SYSCALL_RETURN: [u8; 3] = [0x0f, 0x05, 0xc3];
@@ -235,12 +235,12 @@ pub(crate) fn for_system_call(
     Registers(regs)
 }
 
-/// Returns the number of the system call at whose beginning or end a thread is stopped.
+/// Returns the number of the system call at whose start or end a thread is stopped.
 pub(crate) fn call_begun(regs: &Registers) -> u64 {
     regs.0.orig_rax
 }
 
-/// Returns registers that leave a system call out if the thread has only begun it, and make none
+/// Returns registers that leave a system call out if the thread has only started it, and make none
 /// again if it has returned from one.
 pub(crate) fn without_call(base: &Registers) -> Registers {
     let mut regs = base.0;

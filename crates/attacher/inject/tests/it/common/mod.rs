@@ -84,7 +84,7 @@ pub fn compiled_with(name: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// Compiles a program that links our register library, which is copied beside it.
+/// Compiles a program that links our register library, which is copied next to it.
 pub fn listening(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("listening");

@@ -102,7 +102,7 @@ fn who_gave_up_rights_is_for_root_only() {
         (vec!["drop", "1000"], "it is not dumpable"),
         (
             vec!["keep", "1000", "dumpable"],
-            "it has capabilities that we have not",
+            "it has capabilities that midair lacks",
         ),
     ] {
         let target = start(&words);
@@ -153,7 +153,10 @@ fn a_filter_in_the_process_is_no_hindrance() {
             // An attacher that cannot trace cannot know what the filter would do, and does not try
             // it out.
             let exit = sandboxed("-", pid);
-            assert!(exit.stdout[0].contains("since it listens"), "{exit}");
+            assert!(
+                exit.stdout[0].contains("since its listener started"),
+                "{exit}"
+            );
         }
         end(target);
     }

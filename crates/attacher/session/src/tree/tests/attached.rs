@@ -177,7 +177,7 @@ fn where_nothing_can_be_attached_the_first_reason_is_told() {
     }
 }
 
-/// A process that holds up its attach does not keep the others waiting for ever. At the end it is
+/// A process that blocks its attach does not keep the others waiting for ever. At the end it is
 /// given up.
 #[test]
 fn laggards_hold_up_nobody() {
@@ -217,7 +217,7 @@ fn laggards_hold_up_nobody() {
     drop(hold);
 }
 
-/// The limit for laggards begins to matter when somebody records.
+/// The limit for laggards starts to matter when a session records.
 #[test]
 fn a_single_slow_attach_is_waited_for() {
     let word = "group-of-a-slow-one";
@@ -421,7 +421,7 @@ fn one_that_starts_later_is_refused_in_the_end() {
     assert_eq!(group.started, 1 + TRIES as usize);
 }
 
-/// A process that calls exec is another program, which is attached anew.
+/// A process that calls exec is another program, which is attached again.
 #[test]
 fn one_that_became_another_program_is_attached_again() {
     let word = "group-of-one-that-calls-exec";
@@ -482,7 +482,7 @@ fn a_name_that_nobody_has() {
     assert_eq!(Selection::named("(").unwrap_err().kind, Kind::Usage);
 }
 
-/// The root of the tree becomes a program with a runtime a moment after the attach began.
+/// The root of the tree becomes a program with a runtime a moment after the attach started.
 #[test]
 fn a_program_that_is_still_starting_is_waited_for() {
     let script = format!("sleep 0.3; exec {} -c 'read line'", runtime().display());

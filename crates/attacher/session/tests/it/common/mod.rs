@@ -29,7 +29,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it. It is told through the pipe `control` to end.
+    /// Starts it. The pipe `control` ends it.
     pub fn start(kit: &Kit, log: &str, control: Option<&Path>) -> Worker {
         Worker::start_with(kit, log, control, &[])
     }

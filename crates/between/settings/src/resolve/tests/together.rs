@@ -21,7 +21,7 @@ fn exclusive_windows_need_counters_per_kernel() {
     let exclusive: (&str, &[&str]) = ("exclusive", &[]);
     let kernels: (&str, &[&str]) = ("pmc", &["A"]);
     let devices: (&str, &[&str]) = ("pmc-device", &["A"]);
-    let wanted = Some("--exclusive is for counters per kernel: it needs --pmc".to_owned());
+    let wanted = Some("--exclusive requires --pmc".to_owned());
     assert_eq!(said_against(&[exclusive], &[]), wanted);
     assert_eq!(said_against(&[exclusive, devices], &[]), wanted);
     assert_eq!(said_against(&[exclusive, kernels], &[]), None);

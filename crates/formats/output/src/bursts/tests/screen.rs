@@ -59,11 +59,11 @@ fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
     let report = BurstReport::of(7, &index, 2_000 * MS, KernelNames::Demangled).unwrap();
     let words = index.bursts.coverage().unwrap().words();
     assert!(
-        words.starts_with("10.0 % of the time was recorded, in 20 bursts;"),
+        words.starts_with("recorded 10.0 % of the time, in 20 bursts;"),
         "{words}"
     );
     assert!(
-        words.contains("16.0 % of its speed") && words.ends_with("1.60 % in all"),
+        words.contains("16.0 % of its speed") && words.ends_with("1.60 % overall"),
         "{words}"
     );
     let style = Style {
@@ -78,7 +78,7 @@ fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
         row.contains("200 ms +- ") && row.ends_with("100.00% +- 0.00%"),
         "{text}"
     );
-    assert!(text.ends_with("with 95 %\n"));
+    assert!(text.ends_with("95 % confidence intervals\n"));
     let fields = report.fields(10);
     assert_eq!(fields["cost_is"], "measured");
     assert_eq!(fields["kernels"][0]["calls"]["low"], 2000.0);
@@ -160,7 +160,7 @@ fn the_table_takes_the_width_that_is_there() {
         "          120 ns +- 0 ns",
         "   33.33% +- 0.00%",
         "(and 1 other kernels)",
-        "estimated from the bursts; the intervals hold the true values with 95 %"
+        "estimated from the bursts, with 95 % confidence intervals"
     );
     assert_eq!(text, wanted);
     let all = report.text(None, Style { rows: 3, ..style });

@@ -10,7 +10,7 @@ fn why(wanted: &str, driver: u32) -> String {
 #[test]
 fn unusable_files_are_refused_with_the_reason() {
     for (path, reason) in [
-        ("/nowhere/libcupti.so.13", "there is no such file"),
+        ("/nowhere/libcupti.so.13", "does not exist"),
         ("/etc/passwd", "is not a 64-bit library"),
         ("/tmp", "is not a file"),
         ("libcupti.so.13", "is not an absolute path"),

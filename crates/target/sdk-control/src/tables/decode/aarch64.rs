@@ -34,7 +34,7 @@ impl Value {
                 }
                 .read(),
             ),
-            // No entry is at offset 0: a table begins with its size or version.
+            // No entry is at offset 0: a table starts with its size or version.
             Value::Loaded { at, offset: 0, .. } if at.reads < MOST_READS => Some(at.read()),
             Value::Loaded { .. } => None,
         }

@@ -58,7 +58,7 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
                     && place.reads < MOST_READS
                 {
                     // `lea variable(%rip),%rax; mov (%rax),%rax`. No entry is at offset 0: a table
-                    // begins with its size or version.
+                    // starts with its size or version.
                     table = Some((into, place.read()));
                 } else if let Some((register, place)) = table
                     && register == base

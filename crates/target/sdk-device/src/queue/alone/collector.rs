@@ -37,7 +37,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Begins a session: the runtime is open, and a user wants to count. `clock` converts an
+    /// Starts a session: the runtime is open, and a user wants to count. `clock` converts an
     /// agent's ticks to the records' clock.
     pub fn open(&mut self, sink: &mut Sink, clock: Clock) {
         self.clock = Some(clock);
@@ -145,7 +145,7 @@ impl Collector {
         let (passed, refused) = (alone.passed.load(Relaxed), alone.refused.load(Relaxed));
         if passed > 0 || refused > 0 || self.void > 0 {
             let text = format!(
-                "counters: {} dispatches were counted, {} were chosen and not read; {passed} went to the device without a turn, and {refused} queues could not be made so that their dispatches are counted",
+                "counters: {} dispatches were counted, {} were selected and not read; {passed} ran uncounted, and {refused} queues could not be set up for counting",
                 self.counted, self.void
             );
             sink.put(kind::NOTE, &note(&text));

@@ -103,7 +103,7 @@ pub(crate) struct Ended {
     pub pending: Pending,
     /// The output; `None` if the device has not read the counters.
     pub words: Option<Box<[u64]>>,
-    /// The ticks at which the packet that starts the counters began and ended, then the same for
+    /// The ticks at which the packet that starts the counters started and ended, then the same for
     /// the packet that reads them.
     pub ticks: [u64; 4],
 }

@@ -1,4 +1,4 @@
-//! Finds the gate of a queue, and makes new gates when a session begins.
+//! Finds the gate of a queue, and makes new gates when a session starts.
 
 use super::gate::{Gate, Signals};
 use super::turns;
@@ -27,7 +27,7 @@ pub(in crate::queue) fn gate_of(queue: u64) -> u32 {
     found.map_or(0, |gate| gate.number)
 }
 
-/// Makes new gates, at the beginning of a session, for queues whose gates were parked.
+/// Makes new gates, at the start of a session, for queues whose gates were parked.
 pub(super) fn renew() {
     let parked: Vec<&Gate> = STATE
         .alone

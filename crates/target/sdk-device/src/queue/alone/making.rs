@@ -18,7 +18,7 @@ impl Prepared {
         let (start, read) = (4 * group.start.len(), 4 * group.read_stop.len());
         let bytes = size(start) + size(read) + size(group.output_bytes as usize);
         let memory = Memory::allocate(agent, bytes.next_multiple_of(4096))
-            .ok_or("the runtime gives no memory that the device can take commands from")?;
+            .ok_or("the runtime provides no memory for device commands")?;
         let start_at = memory.at;
         let read_at = start_at + size(start) as u64;
         let output_at = read_at + size(read) as u64;

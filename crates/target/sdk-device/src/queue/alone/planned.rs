@@ -44,7 +44,7 @@ impl Kernels {
     }
 }
 
-/// The groups of an agent, which take turns.
+/// The multiplexed groups of an agent.
 #[derive(Debug)]
 struct Groups {
     all: Vec<Arc<Prepared>>,
@@ -75,7 +75,7 @@ static PLANNED: Planned = Planned {
 };
 
 /// Sets the plan by which every dispatch is counted from the next session on. A session that is
-/// already on must not have begun to count. If an agent has several groups, each is used for
+/// already on must not have started to count. If an agent has several groups, each is used for
 /// `interval` dispatches in a row. Returns false if there are too many users.
 pub fn set_plan(plan: Plan, interval: u64) -> bool {
     let asks = !plan.groups.is_empty();
@@ -84,7 +84,7 @@ pub fn set_plan(plan: Plan, interval: u64) -> bool {
     !asks || add_user(&PLANNED)
 }
 
-/// Begins a session: asks the runtime, which is open, for memory. Returns complaints for the person
+/// Starts a session: asks the runtime, which is open, for memory. Returns complaints for the person
 /// who profiles.
 pub(super) fn open() -> Vec<String> {
     let mut complaints = Vec::new();
@@ -143,7 +143,7 @@ impl Planned {
 
 impl User for Planned {
     fn choose(&self, dispatch: &Dispatch) -> Choice {
-        // What begins now is left out of the recording, and so are its values.
+        // What starts now is left out of the recording, and so are its values.
         if !pause::is_recording_wanted() {
             return Choice::default();
         }

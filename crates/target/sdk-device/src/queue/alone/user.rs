@@ -1,4 +1,4 @@
-//! The interface of users, which count every dispatch, and what they are told.
+//! The interface of users, which count every dispatch, and what they receive.
 
 use super::prepared::Prepared;
 use crate::packet;
@@ -53,7 +53,7 @@ pub struct Counted<'a> {
     pub words: &'a [u64],
     /// The start and end of the kernel on the records' clock, or why there are none.
     pub kernel: Result<(u64, u64), Untimed>,
-    /// On the same clock (0 = not known): when the packet that starts the counters began and ended,
+    /// On the same clock (0 = not known): when the packet that starts the counters started and ended,
     /// and when the one that reads them did.
     pub window: [u64; 4],
 }

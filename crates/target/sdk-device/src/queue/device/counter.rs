@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// A step that the device is told to take.
+/// A step that the device is asked to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Reset the counters, select those of the group, and let them count.
@@ -33,7 +33,7 @@ pub struct Taken {
     pub step: Step,
     /// The index of the group.
     pub group: usize,
-    /// When the device began and ended the step, on the records' clock; 0 = not known.
+    /// When the device started and ended the step, on the records' clock; 0 = not known.
     pub times: (u64, u64),
 }
 
@@ -64,7 +64,7 @@ pub type Opened = (DeviceCounter, Vec<(u64, u32)>);
 
 impl DeviceCounter {
     /// Asks the runtime for what is needed. `further` are commands for other queues, which are
-    /// stored beside those of the groups; their places are returned.
+    /// stored next to those of the groups; their places are returned.
     ///
     /// # Errors
     /// Says what the runtime does not give.
@@ -84,14 +84,14 @@ impl DeviceCounter {
                 .iter()
                 .map(|words| of_words(words.len()))
                 .sum::<usize>();
-        let signal = signal().ok_or("the runtime gives no signal")?;
+        let signal = signal().ok_or("the runtime provides no signal")?;
         let give_back = || {
             // SAFETY: the signal was created above, and nothing uses it.
             unsafe { original::hsa_signal_destroy(signal.0) };
         };
         let Some(memory) = Memory::allocate(agent, bytes.next_multiple_of(4096)) else {
             give_back();
-            return Err("the runtime gives no memory that the device can take commands from");
+            return Err("the runtime provides no memory for device commands");
         };
         let queue = match OwnQueue::create(agent) {
             Ok(queue) => queue,

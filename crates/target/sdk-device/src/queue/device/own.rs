@@ -39,7 +39,7 @@ impl OwnQueue {
             )
         };
         if status != 0 || queue.is_null() {
-            return Err("the runtime gives no queue");
+            return Err("the runtime provides no queue");
         }
         // SAFETY: the queue was just made, so it is alive.
         unsafe { original::hsa_amd_profiling_set_profiler_enabled(queue, 1) };

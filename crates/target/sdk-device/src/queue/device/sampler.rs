@@ -1,7 +1,7 @@
 //! Reads the counters of whole devices at an interval, group by group, and writes what they counted.
 //!
 //! A single group goes on counting from reading to reading, so nothing is missed in between.
-//! Several groups take turns of one interval each, in a random order in each round. All of this
+//! Several groups are multiplexed, one interval each, in a random order in each round. All of this
 //! happens in rounds of the worker thread, which does not wait for the device.
 //!
 //! While the program has paused the recording, nothing counts: the round that sees the pause reads
@@ -22,7 +22,7 @@ use midair_sdk_hot::clock::now;
 use midair_sdk_hot::pause;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How many nanoseconds the begin of a session waits for the devices to start their counters.
+/// How many nanoseconds the start of a session waits for the devices to start their counters.
 const STARTED_WITHIN: u64 = 100_000_000;
 
 /// What a device is doing for us.
@@ -56,9 +56,9 @@ struct Device {
     before: Vec<u64>,
     /// How many nanoseconds the steps have cost the device since the last reading.
     cost: u64,
-    /// Whether the session is closing, so that no new turn begins.
+    /// Whether the session is closing, so that no new turn starts.
     is_closing: bool,
-    /// Whether recording is paused: then no turn begins, and the current turn ends.
+    /// Whether recording is paused: then no turn starts, and the current turn ends.
     is_paused: bool,
 }
 
@@ -96,7 +96,7 @@ impl Sampler {
                 sampler.complaints.push(text);
             }
         }
-        // Wait until all devices count, so that everything that is launched after the begin of the
+        // Wait until all devices count, so that everything that is launched after the start of the
         // session is counted.
         for device in &mut sampler.devices {
             device.go_on(now());
@@ -173,7 +173,7 @@ impl Sampler {
         self.records.written() > before
     }
 
-    /// Stops beginning new turns. Counters that count are read once more.
+    /// Stops start new turns. Counters that count are read once more.
     pub fn close(&mut self) {
         for device in &mut self.devices {
             device.is_closing = true;
@@ -218,7 +218,7 @@ impl Sampler {
             .sum();
         if left_out > 0 {
             let text = format!(
-                "counters of the whole device: those of SQ and SPI count no kernels of {left_out} queues into which no packet of ours could be put"
+                "counters of the whole device: SQ and SPI counters miss the kernels of {left_out} queues, into which midair could put no packet"
             );
             sink.put(kind::NOTE, &note(&text));
         }
@@ -226,7 +226,7 @@ impl Sampler {
         let unread = self.devices.iter().filter(unread).count();
         if unread > 0 {
             let text = format!(
-                "counters of the whole device: the last reading of {unread} devices did not come in time"
+                "counters of the whole device: the last reading of {unread} devices timed out"
             );
             sink.put(kind::NOTE, &note(&text));
         }
@@ -243,7 +243,7 @@ impl Sampler {
         }
         if left > 0 {
             let text = format!(
-                "counters of the whole device: the device has not come to all packets of ours on {left} agents: their memory is left to it"
+                "counters of the whole device: the device has not processed all of midair's packets on {left} agents: their memory stays allocated"
             );
             sink.put(kind::NOTE, &note(&text));
         }

@@ -21,7 +21,7 @@ pub struct Served {
     switches: Option<Switches>,
 }
 
-/// Begins to watch which queues may be switched on ([`super::switch`]). This happens before
+/// Starts to watch which queues may be switched on ([`super::switch`]). This happens before
 /// counters start, so that they count the kernels of existing queues.
 pub fn watch() {
     STATE.windows.switches.store(true, Relaxed);

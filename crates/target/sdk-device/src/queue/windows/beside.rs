@@ -1,7 +1,7 @@
-//! Finds out in the process itself what ran beside a window, for tools that get values while the
+//! Finds out in the process itself what ran alongside a window, for tools that get values while the
 //! session goes on.
 //!
-//! A window that was read waits until everything that may have run beside it has ended. That is
+//! A window that was read waits until everything that may have run alongside it has ended. That is
 //! everything that was on the agent's queues one round of the worker thread later: by then packets
 //! that were rung past the hooks have been looked at, too.
 
@@ -23,7 +23,7 @@ pub(super) struct Span {
     pub end: u64,
 }
 
-/// A window that was read. Its words belong to the dispatch if nothing ran beside it.
+/// A window that was read. Its words belong to the dispatch if nothing ran alongside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read {
     /// The dispatch, its queue, and the time from the start of the packet that starts the counters
@@ -71,7 +71,7 @@ impl Beside {
         self.fresh.push(read);
     }
 
-    /// Does a round. The windows `earlier` begin to wait for what `before` returns. Windows for
+    /// Does a round. The windows `earlier` start to wait for what `before` returns. Windows for
     /// which all of that has ended are judged and returned, with the times of their dispatches if
     /// they were alone.
     pub(super) fn round(
@@ -130,7 +130,7 @@ impl Beside {
                     own = Some((span.start, span.end));
                 } else if span.queue == of.queue && (span.dispatch == 0 || span.end == u64::MAX) {
                     // Packets on the window's own queue run before its barriers or behind them,
-                    // never beside it.
+                    // never alongside it.
                 } else if span.start < of.end && span.end > of.start {
                     return None;
                 }
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(judged, [(window(1, 1, (10, 20)), None)]);
         agent.forget();
         assert!(agent.ran.is_empty() && agent.forgotten == 50);
-        // What was forgotten may have run beside it.
+        // What was forgotten may have run alongside it.
         agent.ended(ran(1, 3, (41, 45)));
         agent.read(window(1, 3, (40, 60)));
         assert_eq!(agent.last()[0].1, None);

@@ -11,7 +11,7 @@
 use crate::state::STATE;
 use crate::symbols::choice::{is_chosen, kernel_choice};
 
-/// Begins a session. Called by the worker thread while no windows are taken.
+/// Starts a session. Called by the worker thread while no windows are taken.
 pub(super) fn begin() {
     let choices = &STATE.windows.choices;
     match kernel_choice() {

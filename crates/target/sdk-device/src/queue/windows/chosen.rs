@@ -5,7 +5,7 @@
 //! when the packet was reserved. So a window counts one of the lists of counters that the tool has
 //! chosen on that agent so far, and its values count for the dispatch only if the tool then chooses
 //! the same list. The worker thread makes a list ready when it is chosen for the first time.
-//! Dispatches without a window have no values, and neither have those beside which something else
+//! Dispatches without a window have no values, and neither have those alongside which something else
 //! ran ([`super::beside`]).
 //!
 //! Decisions: AMD-153 (`docs/deviations/amd.md`).
@@ -37,7 +37,7 @@ pub fn is_wanted() -> bool {
     STATE.windows.choosing.user().is_some()
 }
 
-/// Begins to ask the chooser, if there is one, and returns it.
+/// Starts to ask the chooser, if there is one, and returns it.
 pub(super) fn open() -> Option<&'static dyn Chooser> {
     let choosing = &STATE.windows.choosing;
     let user = choosing.user()?;

@@ -45,7 +45,7 @@ struct Agent {
     /// For each group: its number in the plan, and the number of words of an output.
     groups: Vec<(u32, usize)>,
     memory: Vec<Memory>,
-    /// If a tool chooses: the list of each group; `beside` has what ran beside the agent's windows.
+    /// If a tool chooses: the list of each group; `beside` has what ran alongside the agent's windows.
     lists: Vec<u64>,
     beside: Beside,
     /// Decides which group comes next.
@@ -94,8 +94,7 @@ impl Keeper {
             keeper.chooser = chosen::open();
         } else if chosen::is_wanted() {
             keeper.complaints.push(
-                "tools in the process have no counters of dispatches beside those that the session counts"
-                    .to_owned(),
+                "tools in the process get no dispatch counters while the session counts".to_owned(),
             );
         }
         for (handle, _) in symbols::agents() {
@@ -165,7 +164,7 @@ impl Keeper {
     }
 
     /// Adds an agent without groups. Its windows may take `percent` of the time, and its pools
-    /// begin at `first_pool`.
+    /// start at `first_pool`.
     fn add_agent(
         &mut self,
         (handle, node): (u64, u32),
@@ -176,7 +175,8 @@ impl Keeper {
         let Some(known) = STATE.windows.agents.get(agent) else {
             return Err("there are too many agents");
         };
-        let rotation = rotation(agent).ok_or("no memory for the choice of groups")?;
+        let rotation =
+            rotation(agent).ok_or("cannot allocate memory for the selection of groups")?;
         known.first_pool.store(first_pool as u32, Relaxed);
         rotation.begin(0, 0.0, 0, 0);
         // From here on a thread that learns a queue of this agent knows which windows the queue
@@ -228,11 +228,11 @@ impl Keeper {
         };
         if signals.len() < 2 * each * groups.len() {
             give_back(signals);
-            return Err("the runtime gives no signals");
+            return Err("the runtime provides no signals");
         }
         let Some(memory) = Memory::allocate(of.handle, bytes.next_multiple_of(4096)) else {
             give_back(signals);
-            return Err("the runtime gives no memory that the device can take commands from");
+            return Err("the runtime provides no memory for device commands");
         };
         let mut next = memory.at;
         of.memory.push(memory);
@@ -446,7 +446,7 @@ impl Keeper {
         };
         if let Some(chooser) = self.chooser {
             let queue = window.queue.load(Relaxed);
-            // A window that was not read may have begun.
+            // A window that was not read may have started.
             let end = if read_end == 0 { u64::MAX } else { read_end };
             let span = Span {
                 queue,
@@ -512,7 +512,7 @@ impl Keeper {
         let count = |counter: &AtomicU64| counter.load(Relaxed);
         let refused: u64 = self.agents.iter().map(|a| a.rotation.counts().2).sum();
         let text = format!(
-            "counters: {} launches had a window around them; {refused} had none because of --max-overhead, {} since none was ready, {} since the ring was more than half full",
+            "counters: {} launches had a window; {refused} had none because of --max-overhead, {} since none was ready, {} since the ring was more than half full",
             self.records.written(),
             count(&STATE.windows.none_ready),
             count(&STATE.windows.no_room)
@@ -521,21 +521,21 @@ impl Keeper {
         let unfit = count(&STATE.windows.unfit);
         if unfit > 0 {
             let text = format!(
-                "counters: {unfit} launches had no window, since they were on queues that another profiler stands before, that have no times, that are rung past our hooks, or whose room the program does not look at"
+                "counters: {unfit} launches had no window, since another profiler intercepts their queue, the queue has no times, its doorbell bypasses midair, or the program does not check its free space"
             );
             sink.put(kind::NOTE, &note(&text));
         }
         let other_ways = count(&STATE.windows.other_ways);
         if other_ways > 0 {
             let text = format!(
-                "counters: {other_ways} reservations had no window, since the program itself chose their packets (a store or a compare-and-exchange of the queue's write index)"
+                "counters: {other_ways} reservations had no window, since the program itself chose their packets (a store to or a compare-and-exchange of the queue's write index)"
             );
             sink.put(kind::NOTE, &note(&text));
         }
         let (shut, moved) = (count(&STATE.windows.shut), count(&STATE.windows.moved));
         if shut > 0 {
             let text = format!(
-                "counters: the kernels of {moved} launches of graphs were counted one by one; {} launches were let go on as they were, since they were not rung within 50 ms or recording ended",
+                "counters: the kernels of {moved} launches of graphs were counted one by one; {} launches were not, since they were not rung within 50 ms or recording ended",
                 shut.saturating_sub(moved)
             );
             sink.put(kind::NOTE, &note(&text));
@@ -543,7 +543,7 @@ impl Keeper {
         let not_alone = count(&STATE.windows.not_alone);
         if not_alone > 0 {
             let text = format!(
-                "counters: {not_alone} launches had no window because of --exclusive: other queues did not come to an end in time"
+                "counters: {not_alone} launches had no window because of --exclusive: other queues did not become idle in time"
             );
             sink.put(kind::NOTE, &note(&text));
         }
@@ -582,7 +582,7 @@ impl Keeper {
         }
         if left > 0 {
             let text = format!(
-                "counters: the device has not come to all packets of ours on {left} agents: their memory is left to it"
+                "counters: the device has not processed all of midair's packets on {left} agents: their memory stays allocated"
             );
             sink.put(kind::NOTE, &note(&text));
         }
@@ -631,7 +631,7 @@ fn has_fired(window: &Window) -> bool {
     })
 }
 
-/// Returns whether a window was read after recording had begun to end, or so close to that moment
+/// Returns whether a window was read after recording had started to end, or so close to that moment
 /// that the device's clock cannot tell.
 fn was_open_at_the_end(read_end: u64) -> bool {
     let until = STATE.windows.until.load(Acquire);

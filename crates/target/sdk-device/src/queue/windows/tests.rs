@@ -29,7 +29,7 @@ impl Counting {
         Counting::on(SIZE)
     }
 
-    /// Begins with a ring of this size.
+    /// Starts with a ring of this size.
     pub(super) fn on(size: usize) -> Counting {
         let session = Session::begin();
         let place = Place {
@@ -62,7 +62,7 @@ impl Counting {
     }
 
     /// The device executes both packets of ours around `index`. The first ends at `start`; the
-    /// second begins at `end`, takes 5 ns, and writes `value` everywhere.
+    /// second starts at `end`, takes 5 ns, and writes `value` everywhere.
     pub(super) fn count(&self, index: u64, start: u64, end: u64, value: u64) {
         self.count_batch((index, 1), start, end, value);
     }
@@ -196,7 +196,7 @@ fn packets_of_ours_are_counted_without_a_look() {
     counting.end();
 }
 
-/// What is launched when recording ends has no record, and may run beside a window.
+/// What is launched when recording ends has no record, and may run alongside a window.
 #[test]
 fn a_window_that_is_open_when_recording_ends_has_no_values() {
     let mut counting = Counting::begin();
@@ -360,7 +360,7 @@ fn a_ring_that_is_half_full_gets_none_and_neither_does_one_that_nobody_looks_at(
 }
 
 /// The device takes packets before we have looked at them: it takes valid packets of a queue that
-/// it maps anew.
+/// it remaps.
 #[test]
 fn a_window_that_the_device_had_before_the_doorbell() {
     let mut counting = Counting::begin();
@@ -438,7 +438,7 @@ fn memory_of_an_open_window_is_kept() {
     assert_eq!(ALLOCATED.load(SeqCst), allocated);
 }
 
-/// A pause begins between the choice of the window and the packet: its dispatch has no number, and
+/// A pause starts between the choice of the window and the packet: its dispatch has no number, and
 /// the window comes back all the same.
 #[test]
 fn a_dispatch_that_is_not_recorded_leaves_its_window_empty() {

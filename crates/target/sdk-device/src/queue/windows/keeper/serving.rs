@@ -36,7 +36,7 @@ impl Keeper {
                 (Ok(()), None) => {}
                 (Err(why), _) => self
                     .complaints
-                    .push(format!("a list of counters cannot be counted: {why}")),
+                    .push(format!("cannot count a list of counters: {why}")),
             }
         }
     }
