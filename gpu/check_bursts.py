@@ -310,7 +310,7 @@ def graphs(check):
         recording = Recording(check, program, "graphs", 5, "--max-overhead", str(SHARE_PERCENT))
         document = recording.document()
         recording.clean()
-        said = "no burst could follow the last one" in tail(recording.log, 1 << 16)
+        said = "no burst was possible after the last one" in tail(recording.log, 1 << 16)
         _, code = program.end()
         bursts = document["bursts"][0]["bursts"]
         check.results.add("o", "infer with graphs: bursts", f"{bursts}, {'said why' if said else 'not said'}, exit code {code}", "one, and it says why",

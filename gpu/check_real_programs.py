@@ -87,7 +87,7 @@ def one(check, pair, name, steps, kernel, options):
     check.results.add("r", f"{name}: left behind", f"{max(more)} descriptors more, {sum(now[1] for now in left)} threads of midair's that sleep", "no descriptor of midair's", max(more) <= 2)
     warnings = [line for line in attached.text.splitlines() if "warning" in line]
     check.results.add("r", f"{name}: warnings", "; ".join(warnings)[:300] if warnings else "none", "none of processes without a GPU",
-                      not any("not attached" in line or "without" in line for line in warnings))
+                      not any("cannot attach" in line or "without" in line for line in warnings))
 
 
 def four(check):

@@ -134,7 +134,7 @@ fn no_process_to_attach_to() -> Result<()> {
         .unwrap_or_default()
         .as_str()
     {
-        "kthreadd\n" => refused(2, 12, "a thread of the kernel")?,
+        "kthreadd\n" => refused(2, 12, "is a kernel thread")?,
         _ => midair_tests::leave_out("no thread of the kernel is to be seen here")?,
     }
     Ok(())

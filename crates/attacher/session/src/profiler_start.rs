@@ -31,12 +31,12 @@ pub enum Said {
 pub struct ProfilerStart(Receiver<Said>);
 
 impl ProfilerStart {
-    /// Begins a look that stops no thread: at Python's frames.
+    /// Starts a look that stops no thread: at Python's frames.
     pub fn unstopped(pid: Pid) -> Option<ProfilerStart> {
         ProfilerStart::begin(pid, |live, modules| Some(now(live, modules)?.text("is")))
     }
 
-    /// Begins the look at the end of a session, which may stop a thread for a moment.
+    /// Starts the look at the end of a session, which may stop a thread for a moment.
     pub(crate) fn at_the_end(pid: Pid) -> Option<ProfilerStart> {
         ProfilerStart::begin(pid, move |live, modules| {
             let found = now(live, modules).or_else(|| {
@@ -49,7 +49,7 @@ impl ProfilerStart {
         })
     }
 
-    /// The look has a thread of its own, so it holds up neither the process nor the detach.
+    /// The look has a thread of its own, so it blocks neither the process nor the detach.
     fn begin(
         pid: Pid,
         look: impl FnOnce(Tid, &Modules) -> Option<String> + Send + 'static,

@@ -20,7 +20,7 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Takes what looks have found, and begins further ones. With `wait`, all are waited for. Returns
+    /// Takes what looks have found, and starts further ones. With `wait`, all are waited for. Returns
     /// the message about these processes if it has changed; it is empty if there is none any more.
     pub(super) fn turn(&mut self, snapshots: &[Snapshot], wait: bool) -> Option<String> {
         let before = self.said.clone();

@@ -93,7 +93,7 @@ OPEN      midair show /r/node7/4242_results.db
 
 GPU             BUSY  COPIES  STARTING  HOST WAITS  NOTHING QUEUED
 GPU 0 gfx942   63.1%    4.2%      1.0%       12.0%           19.7%
-7 other GPUs did nothing for this process
+7 other GPUs were idle for this process
 
 KERNEL       CALLS      TOTAL       MEAN   SHARE
 gemm             3     750 ns     250 ns   75.0%  #########
@@ -123,7 +123,7 @@ GPU 0 gfx942
   STARTING           1.0%
   HOST WAITS        12.0%
   NOTHING QUEUED    19.7%
-7 other GPUs did nothing for this process
+7 other GPUs were idle for this process
 ";
     assert!(text.starts_with(wanted), "{text}");
     // Lines that are meant to be copied are whole, and all others fit.

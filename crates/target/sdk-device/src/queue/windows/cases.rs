@@ -141,7 +141,7 @@ fn some_queues_get_no_windows() {
         assert_eq!(queue.reserve_one(), round);
         switch.store(0, SeqCst);
     }
-    assert_eq!(STATE.windows.unfit.load(SeqCst), 3, "and it is told");
+    assert_eq!(STATE.windows.unfit.load(SeqCst), 3, "and a note says so");
     state.life.store(Life::Dying, SeqCst);
     assert_eq!(queue.reserve_one(), 3);
     state.life.store(Life::Alive, SeqCst);
