@@ -93,7 +93,7 @@ impl Collection {
         if intercept::kinds() == 0 {
             return;
         }
-        self.lent.looked = Some((now(), tables::loader_epoch()));
+        self.tool_tables.looked = Some((now(), tables::loader_epoch()));
         let (live, hsa_open) = match &self.running {
             Some(running) => (running.live.clone(), running.hsa_final),
             None => {
@@ -110,12 +110,13 @@ impl Collection {
             }
         };
         let root = STATE.root_table.load(Relaxed);
-        self.lent.lend(&live, hsa_open, root, &STATE.registered);
+        self.tool_tables
+            .lend(&live, hsa_open, root, &STATE.registered);
     }
 
     /// Does the same as [`Self::lend`], if libraries were loaded since it was last done.
     fn lend_what_is_new(&mut self) {
-        let is_due = self.lent.looked.is_some_and(|(at, epoch)| {
+        let is_due = self.tool_tables.looked.is_some_and(|(at, epoch)| {
             now() - at > LOADER_INTERVAL && epoch != tables::loader_epoch()
         });
         if is_due {
@@ -126,21 +127,21 @@ impl Collection {
     /// Takes tables back that were lent to tools; no function of a tool is called from here on.
     /// Call this before the tools are detached.
     pub fn take_tables_back(&mut self) {
-        if self.lent.is_empty() {
+        if self.tool_tables.is_empty() {
             return;
         }
-        self.lent.take_back();
+        self.tool_tables.take_back();
         if self.running.is_none() {
             // Restore our functions, which the tools' functions covered.
             self.installed.restore(&STATE.marks);
         }
-        self.lent.take_back();
+        self.tool_tables.take_back();
     }
 
     /// Ends the session. Returns whether its spool must stay mapped.
     pub fn end(&mut self) -> bool {
         self.take_tables_back();
-        if self.lent.end() > 0 {
+        if self.tool_tables.end() > 0 {
             self.outcome |= outcome::SLOT_KEPT;
         }
         self.spool = None;

@@ -3,10 +3,10 @@
 use crate::bursts::Bursting;
 use crate::install::{Installed, Need};
 use crate::kfd::DriverEvents;
-use crate::lent::Lent;
 use crate::runtimes;
 use crate::state::STATE;
 use crate::tables::Live;
+use crate::tool_tables::ToolTables;
 use midair_record::spool::{Area, ChunkWriter, Reader};
 use midair_sdk_device::domain::Domain;
 use midair_sdk_device::domains;
@@ -77,7 +77,7 @@ pub struct Collection {
     pub(crate) domains: Vec<Box<dyn Domain>>,
     pub(crate) installed: Installed,
     /// Tables that were lent to tools of the session.
-    pub(crate) lent: Lent,
+    pub(crate) tool_tables: ToolTables,
     /// Our callback in the old ROCTx library.
     pub(crate) roctx_tap: Option<legacy::Tap>,
     pub(crate) running: Option<Running>,
@@ -115,7 +115,7 @@ impl Collection {
             harvester: Harvester::default(),
             domains,
             installed: Installed::new(hooks),
-            lent: Lent::default(),
+            tool_tables: ToolTables::default(),
             roctx_tap: None,
             running: None,
             runtimes: runtimes::Reports::new(&STATE.registered),

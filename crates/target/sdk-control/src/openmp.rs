@@ -8,7 +8,7 @@
 //!
 //! Decisions: AMD-055, AMD-065 (`docs/deviations/amd.md`).
 
-mod told;
+mod event_functions;
 
 use crate::local;
 use crate::openmp_use::Use;
@@ -146,7 +146,7 @@ unsafe extern "C" fn initialize(lookup: Option<Lookup>, _device: c_int, _data: *
         let wanted = context::openmp_operations();
         for (operation, number) in (0..).zip(CALLBACKS) {
             if wanted.has(operation)
-                && let Some(function) = told::function(operation)
+                && let Some(function) = event_functions::function(operation)
             {
                 // SAFETY: the function is of the type that OpenMP gives this callback. What the
                 // runtime cannot tell it refuses, and there is nothing to be done.

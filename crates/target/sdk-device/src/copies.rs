@@ -7,9 +7,9 @@
 //!
 //! Decisions: AMD-026, AMD-030 (`docs/deviations/amd.md`).
 
+mod callbacks;
 pub(crate) mod entry;
 pub(crate) mod settle;
-mod told;
 
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
@@ -19,6 +19,7 @@ use crate::queue::harvest::Harvester;
 use crate::queue::watch::Watcher;
 use crate::sink::Sink;
 use crate::state::STATE;
+pub(crate) use callbacks::begins;
 pub use entry::Facts;
 use entry::{Entry, Outcome, Stage};
 use midair_domain::KindSet;
@@ -28,7 +29,6 @@ use midair_sdk_hot::wrappers::original;
 use settle::times;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
-pub(crate) use told::begins;
 
 /// How many entries are tried for a new copy.
 const TRIES: usize = 64;
@@ -151,7 +151,7 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
     harvester.map_anew();
     // No entry is held any more, since a tool may take long.
     for (of, record) in told {
-        told::ended(of, &record);
+        callbacks::ended(of, &record);
     }
     ended
 }

@@ -13,6 +13,7 @@
 
 pub mod alone;
 mod bus;
+pub mod callbacks;
 mod choices;
 mod choosing;
 mod counters;
@@ -36,7 +37,6 @@ pub mod subscriber;
 #[cfg(test)]
 mod tests;
 pub mod timing;
-pub mod told;
 pub mod watch;
 pub(crate) mod window;
 mod window_records;

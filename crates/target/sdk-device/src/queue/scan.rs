@@ -1,13 +1,13 @@
 //! Does the work at a doorbell: looks at the packets since the last time, tells the subscribers of
 //! dispatches, and decides how far to ring.
 
+use super::callbacks::Seen;
 use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
 use super::service::Subscribers;
 use super::state::next_dispatch;
 use super::subscriber::{Enqueued, Subscriber};
 use super::timing::KernelTiming;
-use super::told::Seen;
 use super::window::{Inside, OURS};
 use super::windows::{self, guard};
 use crate::packet::{

@@ -72,11 +72,11 @@ fn tell_end(operation: u32, endpoint: Endpoint, words: &[u64]) {
 
 /// Defines the functions, and the table of them by operation. A function with an endpoint tells
 /// both ends of a region.
-macro_rules! told {
+macro_rules! functions {
     ($( $name:ident = $operation:ident ( $($argument:ident : $type:ty),* ) $(ends $endpoint:ident)? ;)*) => {
         $( extern "C" fn $name($($argument: $type),*) {
             let words = [$(Word::word($argument)),*];
-            told!(@ $operation words $($endpoint)?);
+            functions!(@ $operation words $($endpoint)?);
         } )*
         /// Returns the function for an operation.
         pub(super) fn function(operation: u32) -> Option<super::Function> {
@@ -94,7 +94,7 @@ macro_rules! told {
     };
 }
 
-told! {
+functions! {
     thread_begin = THREAD_BEGIN(thread_type: c_int, thread_data: Pointer);
     thread_end = THREAD_END(thread_data: Pointer);
     parallel_begin = PARALLEL_BEGIN(encountering_task_data: Pointer, encountering_task_frame: Pointer, parallel_data: Pointer, requested_parallelism: c_uint, flags: c_int, codeptr_ra: Pointer);

@@ -56,7 +56,7 @@ impl Changed {
 
 /// What tools have changed in tables that were lent to them.
 #[derive(Debug, Default)]
-pub struct Lent {
+pub struct ToolTables {
     /// The changes, in their order.
     changed: Vec<Changed>,
     /// When tables were last searched for, and at which count of loaded libraries.
@@ -101,7 +101,7 @@ fn snapshot<'a>(
     all
 }
 
-impl Lent {
+impl ToolTables {
     /// Lends live tables to the tools of the session that want them and do not have them.
     /// `hsa_open`: the HSA runtime is open, so its slots have their final values. `root`: where
     /// HSA's root table is according to a register library, or 0.
