@@ -163,7 +163,7 @@ struct Times {
 }
 
 impl Times {
-    /// Counts what began and ended at these nanoseconds. Zeros are no times.
+    /// Counts a start and an end at these nanoseconds. Zeros are no times.
     fn count(&mut self, name: &str, start: i64, end: i64) {
         if start <= 0 || end < start {
             self.untimed = self.untimed.saturating_add(1);

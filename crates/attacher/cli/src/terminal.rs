@@ -108,7 +108,7 @@ impl Stream {
 pub(crate) struct Colour(pub(crate) &'static str);
 
 /// Returns the lines of a text on a terminal with so many columns, which would break words; a word that
-/// is longer than a line stays whole. Lines after the first begin with so many spaces.
+/// is longer than a line stays whole. Lines after the first start with so many spaces.
 pub(crate) fn folded(text: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text.to_owned();

@@ -104,7 +104,7 @@ pub(crate) fn run(
         }
     };
     for line in lines {
-        // A line begins with a word of the first column, or continues the one above.
+        // A line starts with a word of the first column, or continues the one above.
         let indent = match line.len() - line.trim_start().len() {
             0 => COLUMN,
             spaces => spaces,

@@ -269,7 +269,7 @@ fn what_ends_before_anything_came_says_so() {
     run.signal(Signal::SIGTERM);
     let end = run.end();
     assert_eq!(end.code, Some(41), "{}", end.err);
-    let why = "error: SIGTERM came before the time of --at, and nothing was attached to";
+    let why = "error: received SIGTERM before the time of --at; nothing was attached";
     assert!(end.err.contains(why), "{}", end.err);
     assert!(
         end.err.contains("hint: let it run until then"),

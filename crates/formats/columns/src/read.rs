@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
-/// What a file begins and ends with.
+/// The bytes at the start and end of a file.
 const MAGIC: [u8; 4] = *b"PAR1";
 /// The most bytes of metadata. The metadata of 16 tables of a day has 2 MiB.
 const MOST_METADATA: u32 = 16 << 20;
