@@ -226,10 +226,7 @@ fn a_ring_in_device_memory() -> Result<()> {
     let expected = (121, dispatches + MEASURING_READS);
     assert_eq!((dispatches, reads(&log)), expected, "reads");
     let notes = trace.notes();
-    assert!(
-        notes.contains("(their rings are in device memory)"),
-        "{notes}"
-    );
+    assert!(notes.contains("(as of rings in device memory)"), "{notes}");
     quit(target)
 }
 

@@ -158,7 +158,7 @@ impl Signals {
                 if signal.any() == Some(true) && !over() {
                     let failure = Failure::new(
                         Kind::NoAnswer,
-                        "received a signal, but the attach did not finish: a process blocks it",
+                        "received a signal, but the attach did not finish in time",
                     );
                     let code = report.failure(&failure);
                     midair_session::let_go();

@@ -408,9 +408,14 @@ fn no_cupti(what: &str) -> Failure {
         .hint("install one: pip install nvidia-cuda-cupti (CUDA 13) or nvidia-cuda-cupti-cu12, or the toolkit; or name one by --cupti PATH")
 }
 
-/// Another profiler uses the GPU's counters.
-fn busy() -> Failure {
-    let mut what = String::from("the GPU's counters are in use by another profiler");
+/// The GPU's counters are in use, or seem to be.
+fn busy(what: &str, status: i32) -> Failure {
+    let mut what = match status {
+        status::HARDWARE_BUSY => "the GPU's counters are in use by another profiler".to_owned(),
+        _ => format!(
+            "the GPU's counters cannot be had ({what}: {status}), as when another profiler uses them"
+        ),
+    };
     if let Some((name, whose)) = other_profiler() {
         what.push_str(&format!(": {whose} runs here ({name})"));
     }
@@ -473,11 +478,13 @@ fn refused(library: &str, what: &str, status: i32, words: &str) -> Failure {
                 .to_owned(),
         )
         .hint("use a lower rate (--rate 10000), or fewer metrics (--set compute)"),
-        (_, status::HARDWARE_BUSY) => busy(),
-        ("cuptiPmSamplingEnable", status::INVALID_OPERATION | status::UNKNOWN) => busy(),
+        (_, status::HARDWARE_BUSY) => busy(what, status),
+        ("cuptiPmSamplingEnable", status::INVALID_OPERATION | status::UNKNOWN) => {
+            busy(what, status)
+        }
         // Source: CUPTI's header: this may fail while another profiler has a session on the device.
         ("cuptiPmSamplingGetCounterAvailability", status::UNKNOWN | status::INVALID_OPERATION) => {
-            busy()
+            busy(what, status)
         }
         _ => none(
             format!("{file} refused to sample the GPU ({what}: {status}) {words}")

@@ -263,7 +263,7 @@ fn each_reason_of_cupti_s_is_a_sentence() {
             "pm_availability=999",
             &good,
             Kind::NoCounters,
-            "in use by another profiler",
+            "cannot be had (cuptiPmSamplingGetCounterAvailability: 999)",
         ),
         (
             "pm_enable=26",
@@ -275,7 +275,7 @@ fn each_reason_of_cupti_s_is_a_sentence() {
             "pm_enable=7",
             &good,
             Kind::NoCounters,
-            "in use by another profiler",
+            "cannot be had (cuptiPmSamplingEnable: 7), as when another profiler",
         ),
         ("pm_enable=27", &good, Kind::NoCounters, "cannot sample"),
         ("pm_enable=43", &good, Kind::NoCounters, "MIG"),

@@ -429,7 +429,8 @@ impl Ready {
             if let Some(why) = self.truncated {
                 let hint = match why {
                     BEFORE_A_BURST => "attach for longer, or raise --max-overhead: bursts are rare in a CUDA process, since each has a cost; see also the notes",
-                    _ => "record again on a less loaded machine: one side got no CPU for seconds",
+                    LEASE_EXPIRED => "record again: midair did not run for seconds, since it was stopped or suspended, or got no CPU",
+                    _ => "record again on a less loaded machine: midair's thread in the process did not look in time",
                 };
                 return Some(Failure::new(Kind::Incomplete, why).hint(hint));
             }
@@ -461,12 +462,15 @@ impl Ready {
                 (false, _) if too_many_open => {
                     "does the program forget to end ranges? It has more open ranges than midair follows (128 per thread, 4096 started)"
                 }
+                (false, _) if index.notes.iter().any(|note| is_cuptis_loss(note)) => {
+                    "the notes say what CUPTI lost: attach again, or record fewer kinds"
+                }
                 (false, _) => "use a larger --spool-size, or record less",
                 (true, true) => {
                     "attach again on a less loaded machine: midair's thread in the process did not get to look in time"
                 }
                 (true, false) => {
-                    "please report this with the notes file: the two sides of midair count differently"
+                    "please report this with the notes file: it should not happen"
                 }
             };
             if lost.is_empty() && is_incomplete {
@@ -565,6 +569,17 @@ pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failur
 /// The name for lost records that only describe something.
 const DESCRIPTIONS: &str = "descriptions of agents, queues or kernels";
 
+/// Whether a note of the target's side is about records that CUPTI lost, or that cannot be read.
+fn is_cuptis_loss(note: &str) -> bool {
+    [
+        "records were dropped by CUPTI",
+        "CUPTI buffers could not be read",
+        "times of CUPTI match no known clock",
+    ]
+    .iter()
+    .any(|words| note.contains(words))
+}
+
 /// The name for lost marks and ranges.
 const MARKERS: &str = "markers";
 
@@ -621,10 +636,13 @@ fn lost(dropped: &[u64; DROP_SLOTS], how: &str) -> Vec<(String, u64)> {
     lost
 }
 
+/// What is missing where the attacher was not heard for too long.
+const LEASE_EXPIRED: &str = "the session ended early, since midair was unresponsive for too long: later records are missing";
+
 /// Returns why a session that has ended lacks part of what happened, if it does.
 fn truncated(word: u32) -> Option<&'static str> {
     [
-        (outcome::LEASE_EXPIRED, "the session ended early, since midair was unresponsive for too long: later records are missing"),
+        (outcome::LEASE_EXPIRED, LEASE_EXPIRED),
         (outcome::HOOKED_LATE, "the process used its GPU runtime before midair could hook it: its first records may be missing"),
         (outcome::NO_BURST, BEFORE_A_BURST),
     ]

@@ -240,7 +240,7 @@ const OFFERS: Duration = Duration::from_secs(30);
 const CLAIMED: Duration = Duration::from_millis(100);
 /// The remedy where the worker thread gave up each time.
 pub(crate) const OFFER_HINT: &str =
-    "attach on a less loaded machine: this process or the target got no CPU for seconds";
+    "attach on a less loaded machine: this process or the target did not run for seconds";
 
 /// Returns the refusal for a worker thread that gave up before it got the offer, which is tried
 /// again.

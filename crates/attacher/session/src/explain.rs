@@ -147,10 +147,9 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
             Kind::Filtered,
             "allow that call in midair's own seccomp filter, which may refuse it, or run midair outside the filter",
         ),
-        // The inspection found that tracing was allowed and that there was no tracer, so a tracer
-        // has come since.
+        // The inspection found that tracing was allowed and that there was no tracer.
         EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
-            return busy(pid, "another tracer is attached to one of its threads");
+            return untraceable(pid);
         }
         // Our library reports this where another build of it is at work, or where the process has
         // an own session that does not make way.
@@ -161,7 +160,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         // These limits were not checked, or were reached meanwhile. What was started is undone.
         EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
             Kind::NoHeadroom,
-            "its user has as many threads as allowed (RLIMIT_NPROC), or its pids cgroup is full: raise that limit",
+            "a limit on threads (RLIMIT_NPROC, its pids cgroup, kernel.threads-max) or on memory is reached: see midair doctor",
         ),
         // A mapping for execution was refused: its file would have to permit it, and this mapping
         // has no file.
@@ -174,7 +173,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         {
             (
                 Kind::NoHeadroom,
-                "the process reached a limit (address space, locked memory, mappings, descriptors): see midair doctor",
+                "the process or the machine reached a limit (memory, address space, locked memory, mappings, descriptors): see midair doctor",
             )
         }
         EnterError::PathUnseen { .. } => (
@@ -194,6 +193,19 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         | EnterError::Ours { .. } => (Kind::Enter, PROCESS_GOES_ON),
     };
     Failure::new(kind, error.to_string()).hint(hint)
+}
+
+/// Returns the failure for a process that could be traced when it was inspected, and cannot any more.
+fn untraceable(pid: Pid) -> Failure {
+    let threads = task::list(pid).unwrap_or_default();
+    let is_traced = |tid: &Tid| task::status(*tid).is_ok_and(|status| status.tracer.is_some());
+    if threads.iter().any(is_traced) {
+        return busy(pid, "another tracer is attached to one of its threads");
+    }
+    let what = format!(
+        "process {pid} could be traced a moment ago and cannot be now (EPERM): another tracer was attached to one of its threads, or its rights have changed"
+    );
+    Failure::new(Kind::Busy, what).hint("attach again; midair doctor PID shows what forbids it")
 }
 
 /// How long a process without a live thread may take to be gone.

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 pub(crate) struct Tally {
     /// Readings with values.
     pub(crate) counted: u64,
-    /// Readings before which another profiler had restarted the counters.
+    /// Readings in which a counter was lower than before, as if it had been restarted.
     pub(crate) disturbed: u64,
     /// Readings for which the device wrote no plausible times.
     pub(crate) without_times: u64,
@@ -40,7 +40,7 @@ impl Tally {
         let mut line = format!("counters of the whole device: {} readings", self.counted);
         if self.disturbed > 0 {
             line.push_str(&format!(
-                "; {} have no values, since another profiler restarted the counters",
+                "; {} have no values, since a counter was lower than before, as when another profiler restarts them",
                 self.disturbed
             ));
         }
@@ -261,7 +261,7 @@ mod tests {
         }
         assert_eq!(
             tally.note(),
-            "counters of the whole device: 3 readings; 2 have no values, since another profiler restarted the counters; 4 have no plausible times"
+            "counters of the whole device: 3 readings; 2 have no values, since a counter was lower than before, as when another profiler restarts them; 4 have no plausible times"
         );
         assert!(!tally.take(&CounterPlan::default(), &CounterWindow::default()));
         assert_eq!(

@@ -83,7 +83,7 @@ impl Verdict {
                 "were perhaps shared: another dispatch has no times or was not recorded"
             }
             Verdict::Disturbed => {
-                "were disturbed: another profiler restarted the counters (GRBM_COUNT is too low for their time)"
+                "were disturbed: GRBM_COUNT is too low for their time, as when another profiler restarts the counters"
             }
             Verdict::NotChosen => "were around kernels that were not selected",
             Verdict::Empty => "had no dispatch in them",

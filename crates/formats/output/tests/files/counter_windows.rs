@@ -591,7 +591,7 @@ fn a_window_whose_clock_was_reset_is_disturbed_and_has_no_values() {
     let directory = written(session(with(5), amds_plan()), &[Format::Csv]);
     let notes = read(directory.path(), "r_notes.txt");
     assert!(
-        notes.contains("; 1 were disturbed: another profiler restarted the counters"),
+        notes.contains("; 1 were disturbed: GRBM_COUNT is too low for their time, as when another"),
         "{notes}"
     );
     let rows = read(directory.path(), "r_counter_collection.csv");

@@ -98,7 +98,7 @@ fn csv_has_a_row_for_each_reading_and_counter() {
     let notes = read(directory.path(), "r_notes.txt");
     assert!(
         notes.contains(
-            "counters of the whole device: 3 readings; 1 have no values, since another profiler"
+            "counters of the whole device: 3 readings; 1 have no values, since a counter was lower"
         ),
         "{notes}"
     );

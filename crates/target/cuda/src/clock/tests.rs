@@ -50,6 +50,22 @@ fn the_narrowest_bracket_counts() {
         Some((1_000_002, 305))
     );
     assert_eq!(Reading::read(|| None, || 0), None);
+    // Each of the first seven is interrupted between its two readings of the clock.
+    let (mut boot, mut calls) = (0, 0);
+    let read = Reading::read(
+        || Some(1),
+        || {
+            calls += 1;
+            boot += if calls % 2 == 0 && calls < 16 {
+                5_000_000
+            } else {
+                1_000
+            };
+            boot
+        },
+    );
+    assert_eq!(read.map(|read| read.boot), Some(35_008_500));
+    assert_eq!(calls, 16);
     let now = Reading::read(|| Some(wall_clock()), || 7).unwrap();
     assert_eq!(now.source(), Source::Wall);
 }

@@ -66,7 +66,7 @@ impl SlowRings {
         let (queues, longest) = (self.queues, self.longest);
         (queues > 0).then(|| {
             format!(
-                "reading a packet takes up to {longest} ns on {queues} of the queues (their rings are in device memory): each launch there took that much longer while recorded; --no-entry avoids this if the driver has a dispatch log"
+                "reading a packet takes up to {longest} ns on {queues} of the queues (as of rings in device memory): each launch there took that much longer while recorded; --no-entry avoids this if the driver has a dispatch log"
             )
         })
     }
