@@ -14,6 +14,8 @@ took() { echo "-- $1: $((SECONDS - began)) s"; began=$SECONDS; }
 debootstrap --variant=minbase "$SUITE" "$ROOT" "$MIRROR" > "$ROOT.log" 2>&1 ||
   { tail -5 "$ROOT.log" >&2; exit 75; }
 took "debootstrap of $SUITE"
+# A root directory that is no mount point refuses `unshare --mount`, which tests use.
+mount --bind "$ROOT" "$ROOT"
 mount -t proc proc "$ROOT/proc"
 mount --rbind /sys "$ROOT/sys"
 mount --rbind /dev "$ROOT/dev"
