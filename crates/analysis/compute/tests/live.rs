@@ -265,7 +265,7 @@ fn wrong_words_of_live_are_refused() {
         (&["live"][..], "no process given"),
         (
             &["live", "--attach-pid", "x"],
-            "--attach-pid x is not a number",
+            "--attach-pid x is not a positive number",
         ),
         (
             &["live", "--attach-pid", "7", "--interval-msec", "0"],

@@ -319,7 +319,7 @@ fn what_cannot_be_is_refused_by_name() {
         (
             &["-n", "x", "--attach-pid", "1", "--roofline", "--no-roof"],
             2,
-            "exclude each other",
+            "mutually exclusive",
         ),
         (
             &["-n", "x", "--attach-pid", "1", "--roofline-bench-only"],

@@ -202,7 +202,7 @@ mod tests {
         .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "these counters need 3 counters of GRBM, which counts 2 at once"
+            "these counters need 3 counters of GRBM, which has 2"
         );
     }
 

@@ -53,7 +53,7 @@ for (const process of data.processes) {
     row('Pause', process.longest_stop_ns ? 'one thread of the application stood still for ' + time(process.longest_stop_ns) + ' at most'
       : 'none: no thread of the application was stopped');
   }
-  const cost = [['cpu_in_process_ns', 'in the process'], ['cpu_beside_ns', 'outside it']].filter(([key]) => process[key] !== null)
+  const cost = [['cpu_in_process_ns', 'in the process'], ['cpu_beside_ns', 'beside it']].filter(([key]) => process[key] !== null)
     .map(([key, where]) => percent(process[key], process.duration_ns) + ' of a core ' + where);
   if (cost.length) row('Overhead', 'midair took ' + cost.join(', '));
   for (const gpu of process.gpus) {

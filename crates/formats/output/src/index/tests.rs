@@ -72,8 +72,8 @@ fn untimed_work_is_counted_by_reason_and_not_summed() {
     assert_eq!(
         reasons,
         [
-            ("no reason was recorded", 1),
             ("no free signal", 1),
+            ("no reason was recorded", 1),
             ("still running at detach", 1)
         ]
     );

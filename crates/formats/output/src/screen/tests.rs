@@ -167,7 +167,7 @@ fn several_processes_share_the_heading() {
     for wanted in [
         "PROCESSES 2\n",
         "RECORDS   246912, none lost\n",
-        "PAUSE     process 77: one thread",
+        "PAUSE     process 77: one application thread",
         "midair took 1.6 % of a core in the process, 1.2 % of a core outside it",
         "\nGPU 0 of 77 gfx942 ",
     ] {
