@@ -46,6 +46,7 @@ mod kit;
 mod kokkos;
 mod lab_programs;
 mod launch;
+mod launch_stacks;
 mod libraries;
 mod listener;
 mod long_names;

@@ -211,6 +211,11 @@ const TRIED: &[(&str, &str, &[&str])] = &[
             "{pid} -E {closed}/secret --duration 100ms",
         ],
     ),
+    (
+        "midair",
+        "flame",
+        &["flame {pid} --duration 100ms -d {closed}"],
+    ),
     ("midair", "top", &["top {pid} --duration 500ms"]),
     ("midair", "why", &["why {pid}"]),
     ("midair", "ps", &["ps"]),

@@ -112,6 +112,11 @@ const VARIABLES: &[Variable] = &[
         "columns of the terminal of a launched program, 0 if there is none",
     ),
     (
+        "MIDAIR_STACKS",
+        Use::Setting,
+        "record the stacks of threads that launch work: python or off",
+    ),
+    (
         "MIDAIR_STRICT_REATTACH",
         Use::Setting,
         "refuse settings that differ from the process's last attach",

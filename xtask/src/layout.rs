@@ -222,6 +222,7 @@ pub const ITEMS: &[Item] = &[
 pub const GENERATED: &[(&[&str], &str)] = &[
     (&["man", "midair"], "share/man/man1/midair.1"),
     (&["man", "midair-attach"], "share/man/man1/midair-attach.1"),
+    (&["man", "midair-flame"], "share/man/man1/midair-flame.1"),
     (&["man", "midair-run"], "share/man/man1/midair-run.1"),
     (&["man", "midair-top"], "share/man/man1/midair-top.1"),
     (&["man", "midair-why"], "share/man/man1/midair-why.1"),

@@ -207,7 +207,7 @@ fn work(matches: &ArgMatches) -> Result<Work, Failure> {
         all.push(word);
     }
     match parsed.subcommand() {
-        Some(("fleet" | "top" | "demo", _)) => {
+        Some(("fleet" | "top" | "demo" | "flame", _)) => {
             refused("cannot run this on hosts: use attach, or a command that ends by itself")
         }
         Some(("attach", matches)) => {

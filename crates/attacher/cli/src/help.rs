@@ -17,6 +17,7 @@ Examples:
   midair attach --tree 4242      profile a launcher and all its ranks
   midair run -f csv,pftrace APP  start a program under the profiler
   midair show results            show results as tables
+  midair flame 4242              show which lines of Python cost the GPU's time
   midair why 4242                show what a hanging process waits for
   midair doctor 4242             check every precondition of an attach
 
@@ -31,6 +32,16 @@ Examples:
   midair attach 4242 --duration 2s --json         the tables as one document
   midair attach --tree 4242 --merge               all ranks, in one result
   midair attach 4242 --until-signal </dev/null    in a service: until SIGTERM
+
+--help-all also lists options that are known and not built yet.";
+
+/// The text below `midair flame --help`.
+pub(crate) const FLAME: &str = "\
+Examples:
+  midair flame 4242                         ten seconds of process 4242
+  midair flame train.py --duration 1m       by name, for a minute
+  midair flame 4242 -f folded               stacks for flamegraph.pl, a line for each
+  midair flame 4242 -f speedscope           for www.speedscope.app
 
 --help-all also lists options that are known and not built yet.";
 
@@ -129,6 +140,7 @@ pub(crate) fn examples(page: &str) -> Option<&'static str> {
         "midair-attach" => ATTACH,
         "midair-run" => RUN,
         "midair-fleet" => FLEET,
+        "midair-flame" => FLAME,
         "midair-why" => WHY,
         "midair-show" => show::HELP,
         _ => return None,

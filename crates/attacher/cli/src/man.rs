@@ -11,9 +11,10 @@ use midair_output::files::FileSet;
 use crate::{help, midair, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 18] = [
+pub const PAGES: [&str; 19] = [
     "midair",
     "midair-attach",
+    "midair-flame",
     "midair-run",
     "midair-top",
     "midair-why",

@@ -10,7 +10,7 @@ use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
 use midair_failure::{Failure, Kind};
 use midair_settings::options::option;
-use midair_settings::{Category, Front, Given, KEEP_RESULTS, Resolved, SCREEN};
+use midair_settings::{Category, Front, Given, KEEP_RESULTS, Resolved, SCREEN, STACKS};
 
 use crate::attach::{self, Job, Messages, Special, Until};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
@@ -90,6 +90,18 @@ pub fn command() -> Command {
                 .help("Process to attach to: its PID, or a name that matches exactly one GPU process; or --tree, --all, --name"),
         )
         .arg(pid_option());
+    let flame = Command::new("flame")
+        .about("Record which lines of Python code the GPU's time comes from: a page with a flame graph")
+        .long_about(
+            "Record which lines of Python code the GPU's time comes from, and write a page with a flame graph.\n\
+             The same as midair attach --stacks python -f html --duration 10s; each of these may be given otherwise.",
+        )
+        .args_override_self(true)
+        .after_help(help::FLAME)
+        .arg(pid_argument().help(
+            "Process to attach to: its PID, or the name of the one GPU process that has it; or --tree, --all, --name",
+        ))
+        .arg(pid_option());
     let commands = Command::new("midair")
         .about("Attach a GPU profiler to a running process")
         .version(version::midair())
@@ -98,6 +110,7 @@ pub fn command() -> Command {
         .disable_help_subcommand(true)
         .after_help(help::MIDAIR)
         .subcommand(with_options(attach, Front::Midair))
+        .subcommand(with_options(flame, Front::Midair))
         .subcommand(run_command())
         .subcommand(top::command(pid_argument()))
         .subcommand(why::command(pid_argument()).arg(pid_option()))
@@ -197,7 +210,8 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         }
     };
     match matches.subcommand() {
-        Some(("attach", matches)) => run_attach(matches, engine, report),
+        Some(("attach", matches)) => run_attach(matches, &[], engine, report),
+        Some(("flame", matches)) => run_attach(matches, &FLAME, engine, report),
         Some(("run", matches)) => start(matches, report),
         Some(("top", matches)) => watch(matches, engine, report),
         Some(("why", matches)) => why::run(matches, named_process(matches), report),
@@ -305,9 +319,24 @@ struct Asked {
     report: Report,
 }
 
-fn asked(matches: &ArgMatches, report: Report) -> Result<Asked, Failure> {
+/// What `midair flame` asks for where the user does not.
+const FLAME: [Default; 3] = [
+    ("stacks", "python"),
+    ("output-format", "html"),
+    ("duration", "10s"),
+];
+
+/// An option and its value where the user does not give it.
+type Default = (&'static str, &'static str);
+
+fn asked(matches: &ArgMatches, defaults: &[Default], report: Report) -> Result<Asked, Failure> {
     let mut given = given(matches, Front::Midair)?;
     input::take(&mut given)?;
+    for (long, word) in defaults {
+        if let Some(option) = option(long).filter(|_| given.get(long).is_none()) {
+            given.give(option, &[(*word).to_owned()]).map_err(refused)?;
+        }
+    }
     let target = target_of(matches, &given)?;
     // Read before defaults are switched on.
     let by_name = given.traces_by_name();
@@ -350,7 +379,7 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
         target,
         request,
         report,
-    } = asked(matches, report)?;
+    } = asked(matches, &[], report)?;
     let options = top::Options::of(matches, given.duration("duration"))?;
     if matches!(request.settings.burst_percent(), Ok(Some(_))) {
         return Err(Failure::new(
@@ -369,18 +398,29 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
     )
 }
 
-fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+fn run_attach(
+    matches: &ArgMatches,
+    defaults: &[Default],
+    engine: &dyn Engine,
+    report: Report,
+) -> Result<u8, Failure> {
     let Asked {
         given,
         target,
         mut request,
         report,
-    } = asked(matches, report)?;
+    } = asked(matches, defaults, report)?;
     let at = given.text("at").map(At::parse).transpose()?;
     let special = Special {
         keeping: keep::of(&given, &mut request)?,
         at,
     };
+    if special.keeping.is_some() && request.settings.text(STACKS) == Some("python") {
+        return Err(Failure::new(
+            Kind::NotBuilt,
+            "--stacks is not built together with --keep yet",
+        ));
+    }
     let alone = matches!(target, Target::One(_)) && !given.is_on("dry-run");
     if request.no_entry && !alone {
         return Err(Failure::new(

@@ -14,6 +14,7 @@ mod graphs;
 mod name;
 mod plain;
 mod queue;
+mod stacks;
 
 pub use burst::{Burst, basis};
 pub use counters::{CounterWindow, WindowResult};
@@ -27,6 +28,7 @@ pub use graphs::{GraphCall, graph};
 pub use name::{MOST_NAME, kernel_name};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
+pub use stacks::{Code, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Stack, frames};
 
 use plain::Words;
 
@@ -63,6 +65,12 @@ pub mod kind {
     pub const BURST: u8 = 135;
     /// A barrier packet that a call of a HIP event had the runtime write.
     pub const BARRIER: u8 = 136;
+    /// A function that was on a stack.
+    pub const CODE: u8 = 137;
+    /// A stack at which work was launched.
+    pub const STACK: u8 = 138;
+    /// A call that launched work, and its stack.
+    pub const LAUNCH_STACK: u8 = 139;
 }
 
 /// Bits of [`Header::flags`].
@@ -487,6 +495,12 @@ pub enum Record<'a> {
     CounterWindow(CounterWindow, &'a [u8]),
     /// A burst of a recording that is on for a part of the time only.
     Burst(Burst),
+    /// A function that was on a stack, its file's name, and its own.
+    Code(Code, &'a [u8], &'a [u8]),
+    /// A stack and its frames (see [`frames`]).
+    Stack(Stack, &'a [u8]),
+    /// A call that launched work, and its stack.
+    LaunchStack(LaunchStack),
 }
 
 impl Record<'_> {
@@ -516,6 +530,9 @@ impl Record<'_> {
             Record::CudaDevice(device, _) => &device.header,
             Record::CounterWindow(window, _) => &window.header,
             Record::Burst(burst) => &burst.header,
+            Record::Code(code, ..) => &code.header,
+            Record::Stack(stack, _) => &stack.header,
+            Record::LaunchStack(launch) => &launch.header,
         })
     }
 }
@@ -619,6 +636,16 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         })
         .map(|(w, t)| Record::CounterWindow(w, t)),
         kind::BURST => Burst::read(body).map(Record::Burst),
+        kind::CODE => with_tail(body, |c: &Code| {
+            (c.file_len as usize).saturating_add(c.name_len as usize)
+        })
+        .and_then(|(c, t)| {
+            let (file, name) = t.split_at_checked(c.file_len as usize)?;
+            Some(Record::Code(c, file, name))
+        }),
+        kind::STACK => with_tail(body, |s: &Stack| (s.frames as usize).saturating_mul(8))
+            .map(|(s, t)| Record::Stack(s, t)),
+        kind::LAUNCH_STACK => LaunchStack::read(body).map(Record::LaunchStack),
         other => return Err(Malformed::Kind(other)),
     };
     record.map(|r| (r, size)).ok_or(bad)

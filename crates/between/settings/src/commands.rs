@@ -69,6 +69,7 @@ pub const COMMANDS: &[Row] = &[
         "results below `-d`; records in a file without a name in `TMPDIR`",
         HELPERS,
     ),
+    attaching("flame", "as `attach`", "as `attach`", HELPERS),
     attaching(
         "top",
         OF_PROCESSES,

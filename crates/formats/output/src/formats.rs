@@ -9,7 +9,9 @@ use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::options::{Format, SummaryTo};
 use crate::sink::Opened;
-use crate::{columns, csv, html, json, kineto, notes, otf2, parquet, pftrace, rocpd, summary};
+use crate::{
+    columns, csv, folded, html, json, kineto, notes, otf2, parquet, pftrace, rocpd, summary,
+};
 use std::path::PathBuf;
 
 /// A row of the table.
@@ -26,7 +28,7 @@ struct Row {
 }
 
 /// All formats, in the order in which they are offered.
-static FORMATS: [Row; 8] = [
+static FORMATS: [Row; 10] = [
     Row {
         format: Format::Rocpd,
         name: "rocpd",
@@ -82,6 +84,20 @@ static FORMATS: [Row; 8] = [
         extension: "html",
         cost: 1,
         open: html::open,
+    },
+    Row {
+        format: Format::Folded,
+        name: "folded",
+        extension: "folded",
+        cost: 1,
+        open: folded::open,
+    },
+    Row {
+        format: Format::Speedscope,
+        name: "speedscope",
+        extension: "speedscope.json",
+        cost: 1,
+        open: folded::open_speedscope,
     },
 ];
 
@@ -220,7 +236,7 @@ mod tests {
             assert_eq!(Format::of(&format.name().to_uppercase()), Some(format));
             assert!(!format.extension().is_empty());
         }
-        assert_eq!((Format::all().count(), Format::of("otf")), (8, None));
+        assert_eq!((Format::all().count(), Format::of("otf")), (10, None));
     }
 
     #[test]
@@ -234,6 +250,8 @@ mod tests {
             (Format::Kineto, "pt.trace.json"),
             (Format::Parquet, "parquet"),
             (Format::Html, "html"),
+            (Format::Folded, "folded"),
+            (Format::Speedscope, "speedscope.json"),
         ];
         for (format, extension) in wanted {
             assert_eq!(format.extension(), extension);

@@ -16,6 +16,7 @@ mod series;
 mod tables;
 mod timeline;
 
+use crate::code;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
 use crate::sink::{Opened, Sink, Writer};
@@ -27,15 +28,17 @@ use std::io::{self, Write};
 use timeline::Timeline;
 
 const STYLE: &str = include_str!("html/page.css");
-const SCRIPT: &str = include_str!("html/page.js");
+const SCRIPT: &str = concat!(include_str!("html/flame.js"), include_str!("html/page.js"));
 const BODY: &str = include_str!("html/page.html");
 /// SHA-256 of [`STYLE`] and [`SCRIPT`] in base 64. A test compares them, and says what they should
 /// be.
-const STYLE_DIGEST: &str = "6A5xFpEpPxpFZit+snqHj5WWJ3rcENeVlKu351uq4/s=";
-const SCRIPT_DIGEST: &str = "HsjmvhYd651UU4zLeGuQ5lGtSmO273Ysto5UKZMQ62I=";
+const STYLE_DIGEST: &str = "RONpBwxI3fWSsWm6+PR+UoBAAO60EqB47h6geRLRs5s=";
+const SCRIPT_DIGEST: &str = "uKKJcRK5/QjO6mVjnCYmceWtHezFVtzelIjdDEac704=";
 
 /// Numbers beyond this are not exact in a browser.
 const MOST_EXACT: i128 = (1 << 53) - 1;
+/// The most stacks of the flame graph; those with the most time are there.
+const MOST_STACKS: usize = 20_000;
 /// The version of the data within the page.
 const SCHEMA: u32 = 1;
 
@@ -107,6 +110,7 @@ fn document(file: &mut OutputFile, jobs: &[Job<'_>], page: &mut Page) -> io::Res
 /// Writes the data as one JSON object.
 fn data(out: &mut impl Write, jobs: &[Job<'_>], page: &mut Page) -> io::Result<()> {
     let clock = Clock::of(jobs, page);
+    let (frames, stacks) = stacks(jobs);
     let head = json!({
         "schema": SCHEMA,
         "midair": env!("CARGO_PKG_VERSION"),
@@ -119,6 +123,8 @@ fn data(out: &mut impl Write, jobs: &[Job<'_>], page: &mut Page) -> io::Result<(
         "counters_merged": page.series.is_merged,
         "counters_left_out": page.series.left_out,
         "names": names(&page.timeline),
+        "frames": frames,
+        "stacks": stacks,
     });
     let mut head = head.to_string();
     // The object goes on with the rows.
@@ -128,6 +134,32 @@ fn data(out: &mut impl Write, jobs: &[Job<'_>], page: &mut Page) -> io::Result<(
     write!(out, "],\"curves\":[")?;
     curves(out, &clock, page)?;
     write!(out, "]}}")
+}
+
+/// Returns the names of frames and kernels, and for each stack the GPU's nanoseconds, the launches,
+/// and its path as the places of such names, the outermost frame first.
+fn stacks(jobs: &[Job<'_>]) -> (Vec<String>, Vec<Value>) {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut frames: Vec<String> = Vec::new();
+    let mut all: Vec<(u64, u64, Vec<usize>)> = Vec::new();
+    for job in jobs.iter().filter(|job| job.index.stacks.is_on) {
+        let process = (jobs.len() > 1).then(|| format!("process {}", job.trace.process.pid));
+        for (path, stat) in code::by_stack(job) {
+            let path = process.iter().cloned().chain(path).map(|name| {
+                *places.entry(name).or_insert_with_key(|name| {
+                    frames.push(name.clone());
+                    frames.len() - 1
+                })
+            });
+            all.push((exact(stat.total), exact(stat.calls), path.collect()));
+        }
+    }
+    all.sort_by_key(|(time, ..)| std::cmp::Reverse(*time));
+    all.truncate(MOST_STACKS);
+    let all = all
+        .into_iter()
+        .map(|(time, calls, path)| json!([time, calls, path]));
+    (frames, all.collect())
 }
 
 fn names(timeline: &Timeline) -> Vec<Value> {

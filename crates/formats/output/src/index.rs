@@ -9,6 +9,7 @@
 
 mod cuda;
 mod descriptions;
+mod stacks;
 
 use crate::activity::Activity;
 use crate::api::has_message;
@@ -25,6 +26,7 @@ use midair_record::event::{
 use std::collections::{BTreeMap, HashMap};
 
 pub use cuda::Cuda;
+pub use stacks::{Function, Stacks, Work};
 
 /// Kernels and code objects with greater ids are not described, because their arrays in json are as
 /// long as the largest id.
@@ -232,6 +234,8 @@ pub struct Index {
     pub activity: Activity,
     /// The bursts, where only bursts were recorded.
     pub bursts: Bursts,
+    /// Where in the application's code work was launched (`--stacks`).
+    pub stacks: Stacks,
 }
 
 impl Index {
@@ -325,6 +329,14 @@ impl Index {
                 }
             }
             Record::Burst(burst) => self.bursts.add(burst),
+            Record::Code(code, file, name) => {
+                let fits = self.name_fits(0, file) && self.name_fits(0, name);
+                if fits {
+                    self.stacks.add_function(code, file, name);
+                }
+            }
+            Record::Stack(stack, frames) => self.stacks.add_stack(stack, frames),
+            Record::LaunchStack(launch) => self.stacks.add_launch(launch),
             Record::Note(text) => {
                 if self.notes.len() < MOST_NOTES {
                     self.notes.push(printable(text));
@@ -409,6 +421,9 @@ impl Index {
         self.add_flags(kernel.header.flags);
         if !self.add_untimed(kernel.header.flags, kernel.untimed) {
             let id = self.add_kernel_time(kernel);
+            let time = kernel.end.saturating_sub(kernel.start);
+            self.stacks
+                .add_work(kernel.correlation, Work::Kernel(id), time);
             self.bursts.add_kernel(id, kernel);
             self.activity.add_kernel(kernel);
         }
@@ -432,12 +447,16 @@ impl Index {
     /// dispatches that are given to [`Index::keep_kernel`].
     pub(crate) fn forget_kernels(&mut self) {
         self.kernels.clear();
+        self.stacks.forget_kernels();
     }
 
     /// Counts a dispatch that stays.
     pub(crate) fn keep_kernel(&mut self, kernel: &Kernel) {
         if untimed(kernel.header.flags, kernel.untimed).is_none() {
-            self.add_kernel_time(kernel);
+            let id = self.add_kernel_time(kernel);
+            let time = kernel.end.saturating_sub(kernel.start);
+            self.stacks
+                .add_work(kernel.correlation, Work::Kernel(id), time);
         }
     }
 
@@ -477,6 +496,9 @@ impl Index {
                 .entry((kind::MEMORY_COPY, direction))
                 .or_default()
                 .add(copy.start, copy.end);
+            let time = copy.end.saturating_sub(copy.start);
+            self.stacks
+                .add_work(copy.correlation, Work::Copy(direction), time);
         }
     }
 

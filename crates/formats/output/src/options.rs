@@ -111,6 +111,10 @@ pub enum Format {
     Parquet,
     /// One page for a browser.
     Html,
+    /// The GPU's time by the stack that launched the work, a line for each stack.
+    Folded,
+    /// The same for speedscope.
+    Speedscope,
 }
 
 /// rocprofv3's options for Perfetto's buffers. Our writer has no such buffers.

@@ -314,7 +314,10 @@ pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         | Record::Queue(_)
         | Record::QueueCounts(_)
         | Record::Note(_)
-        | Record::CudaDevice(..) => return None,
+        | Record::CudaDevice(..)
+        | Record::Code(..)
+        | Record::Stack(..)
+        | Record::LaunchStack(_) => return None,
     };
     Some((start, end.max(start)))
 }

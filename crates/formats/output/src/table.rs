@@ -6,6 +6,7 @@
 use crate::activity::is_wait;
 use crate::apart::told_apart;
 use crate::api::Names;
+use crate::code;
 use crate::index::{Index, Stat};
 use crate::kernel_name::{Namer, UNSEEN_KERNEL};
 use crate::options::KernelNames;
@@ -213,7 +214,19 @@ fn parts(
         kind::SYNCHRONIZATION => waits(indexes, names, heading.name),
         first => Section::new(heading.name, work(indexes, names, first)),
     };
-    headings.into_iter().map(part).collect()
+    let mut all: Vec<Section> = headings.into_iter().map(part).collect();
+    let behind_kernels = all.iter().position(Section::is_of_kernels);
+    all.insert(behind_kernels.map_or(0, |at| at + 1), code(indexes));
+    all
+}
+
+/// Returns the lines of the application's code that launched work, by the GPU's time.
+fn code(indexes: &[&Index]) -> Section {
+    let mut by_line: HashMap<String, Stat> = HashMap::new();
+    for (name, stat) in indexes.iter().flat_map(|index| code::by_line(index)) {
+        by_line.entry(name).or_default().merge(&stat);
+    }
+    Section::new("CODE", by_line)
 }
 
 /// Returns the waits of the host: CUPTI's records of them or, where there are none, the calls that

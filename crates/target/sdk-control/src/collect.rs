@@ -24,7 +24,7 @@ use crate::state::STATE;
 use crate::tables::{self, Live};
 use midair_abi::tables::TableId;
 use midair_domain::{KindSet, sets};
-use midair_record::event::{kind, note};
+use midair_record::event::{Plain, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::{changes, code_object, intercept, notes, registration, retirement};
@@ -40,6 +40,7 @@ use midair_sdk_hot::openmp;
 use midair_sdk_hot::pause;
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers::TABLES;
+use midair_settings::{STACKS, Settings};
 use relay::relay;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -80,6 +81,25 @@ impl Collection {
         self.outcome = 0;
         self.memory_kept = false;
         self.runtimes = runtimes::Reports::new(&STATE.registered);
+    }
+
+    /// Starts to take stacks, if the session asks for them. Called between sessions.
+    pub fn begin_stacks(&mut self, settings: &Settings) {
+        midair_stacks::end();
+        let is_asked = settings.text(STACKS) == Some("python");
+        self.stacks = is_asked.then(midair_stacks::begin);
+    }
+
+    /// Says in the records whether stacks are taken.
+    fn report_stacks(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        match &self.stacks {
+            None => {}
+            Some(Ok(())) => running.sink.put(kind::STACK, midair_stacks::ON.bytes()),
+            Some(Err(why)) => running.sink.put(kind::NOTE, &note(why.text())),
+        }
     }
 
     /// Calls [`Self::stop`], if something is still running.
@@ -296,6 +316,7 @@ impl Collection {
             reported: Vec::new(),
             bursts: Bursting::begin(),
         });
+        self.report_stacks();
         notes::open(true);
         STATE.collecting.store(true, SeqCst);
         STATE.went_on_unhooked.store(0, SeqCst);

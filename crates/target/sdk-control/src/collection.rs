@@ -78,6 +78,8 @@ pub struct Collection {
     pub(crate) installed: Installed,
     /// Tables that were lent to tools of the session.
     pub(crate) tool_tables: ToolTables,
+    /// Whether stacks are taken, if the session asks for them.
+    pub(crate) stacks: Option<Result<(), midair_stacks::Unavailable>>,
     /// Our callback in the old ROCTx library.
     pub(crate) roctx_tap: Option<legacy::Tap>,
     pub(crate) running: Option<Running>,
@@ -116,6 +118,7 @@ impl Collection {
             domains,
             installed: Installed::new(hooks),
             tool_tables: ToolTables::default(),
+            stacks: None,
             roctx_tap: None,
             running: None,
             runtimes: runtimes::Reports::new(&STATE.registered),

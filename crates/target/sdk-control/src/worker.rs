@@ -116,6 +116,7 @@ impl Work for Worker {
         if settings.is_on(STRICT_REATTACH) {
             refuse_changes(self.recorded.as_ref(), &recorded)?;
         }
+        collect::with(|collection| collection.begin_stacks(&settings));
         setting::publish(settings);
         let plan = match plan.as_slice() {
             [] => Plan::default(),

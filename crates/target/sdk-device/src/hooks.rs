@@ -33,14 +33,17 @@ use std::sync::atomic::Ordering::Release;
 fn launch(busy: &mut Busy) -> Launch {
     let (tid, flags) = (busy.tid(), busy.flags_now());
     match busy.innermost() {
-        Some((correlation, stream)) => Launch {
-            correlation,
-            stream,
-            tid,
-            flags,
-            of_event: busy.is_of_event(correlation),
-            window: 0,
-        },
+        Some((correlation, stream)) => {
+            busy.take_stack(correlation);
+            Launch {
+                correlation,
+                stream,
+                tid,
+                flags,
+                of_event: busy.is_of_event(correlation),
+                window: 0,
+            }
+        }
         None => Launch {
             correlation: busy.fresh_correlation(),
             stream: 0,

@@ -18,6 +18,7 @@ pub(crate) mod control;
 mod events;
 mod graphs;
 pub mod session;
+mod stacks;
 
 use crate::clock::now;
 use crate::markers;
@@ -521,6 +522,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
         operation,
         kind,
         flags,
+        has_stack: false,
         dispatches: 0,
     };
     owned.depth = depth + 1;

@@ -1,9 +1,10 @@
 //! Conversion between records and bytes: the only unsafe code for records.
 
 use super::{
-    Agent, Allocation, Api, Barrier, Burst, CodeObject, Copy, CounterWindow, CudaDevice,
-    CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel, KernelSymbol, KfdEvent, Marker,
-    MemorySet, Note, Queue, QueueCounts, RuntimeInit, Scratch, Synchronization, UnifiedMemory,
+    Agent, Allocation, Api, Barrier, Burst, Code, CodeObject, Copy, CounterWindow, CudaDevice,
+    CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel, KernelSymbol, KfdEvent,
+    LaunchStack, Marker, MemorySet, Note, Queue, QueueCounts, RuntimeInit, Scratch, Stack,
+    Synchronization, UnifiedMemory,
 };
 
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
@@ -60,7 +61,10 @@ plain!(
     Synchronization,
     UnifiedMemory,
     CudaDevice,
-    Burst
+    Burst,
+    Code,
+    Stack,
+    LaunchStack
 );
 
 /// A struct that follows a record of fixed size and has no header of its own: `repr(C)`, integers

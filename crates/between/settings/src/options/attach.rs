@@ -1,7 +1,7 @@
 //! Which process, for how long.
 
 use super::{Category::Attach, Front, Opt, Sets, Shape};
-use crate::settings::CUDA_HW_TRACE;
+use crate::settings::{CUDA_HW_TRACE, STACKS};
 
 /// Greatest pid that Linux can hand out (PID_MAX_LIMIT).
 const PID_MAX: u64 = 4 * 1024 * 1024;
@@ -231,6 +231,18 @@ pub(super) const OPTIONS: &[Opt] = &[
          Python packages, in the toolkit, and with its loader. If the process has privileges that you lack, only root may name \
          one.",
     ),
+    Opt::new(
+        "stacks",
+        Attach,
+        Shape::OneOf(&["python", "off"]),
+        Sets::Words(&[STACKS], ""),
+        "Record at which lines of Python code work is launched (default off)",
+    )
+    .more(
+        "The stack of each launch of a kernel or a copy, from CPython 3.11 to 3.14. The screen then shows the lines that cost the GPU's \
+         time, and -f folded writes all stacks for flame graphs.",
+    )
+    .front(Front::Midair),
     Opt::new(
         "cuda-hw-trace",
         Attach,

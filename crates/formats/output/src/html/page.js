@@ -1,4 +1,3 @@
-'use strict';
 (() => {
 const data = JSON.parse(document.getElementById('data').textContent);
 const by = (id) => document.getElementById(id);
@@ -339,6 +338,8 @@ view.addEventListener('click', (event) => {
   by('details').textContent = found && found.span ? found.text : '';
   draw();
 });
+
+flame(data, {by, make, time, percent});
 
 // Tables.
 const SHOWN = 500;

@@ -222,7 +222,10 @@ fn launch_of(state: &QueueState, inner: &Inner, index: u64, busy: Option<&mut Bu
                 None
             };
             let (correlation, stream, flags) = match innermost {
-                Some((correlation, stream)) => (correlation, stream, 0),
+                Some((correlation, stream)) => {
+                    busy.take_stack(correlation);
+                    (correlation, stream, 0)
+                }
                 None => (busy.fresh_correlation(), 0, flag::NO_CALLER),
             };
             Launch {

@@ -28,6 +28,8 @@ pub struct OpenCall {
     pub kind: u8,
     /// Bits of [`midair_record::event::flag`] for its record.
     pub flags: u8,
+    /// Whether its stack was taken (`--stacks`).
+    pub has_stack: bool,
     /// How many dispatches this thread has seen that this call launched. Counted for launches of
     /// graphs that are recorded.
     pub dispatches: u32,

@@ -2,7 +2,7 @@
 
 /// Returns the line of the instruction that lies `distance` bytes behind the first one, in a
 /// function whose first line is `first`. None where the instruction has no line.
-pub(super) fn line(table: &[u8], first: u32, distance: u64) -> Option<u32> {
+pub fn line(table: &[u8], first: u32, distance: u64) -> Option<u32> {
     let mut line = i64::from(first);
     let mut bytes = table.iter().copied();
     let mut end = 0;

@@ -1,46 +1,66 @@
 //! The offsets of the fields in CPython's structures.
 
-use crate::memory::Bytes;
-
 /// The owner of a frame that belongs to the interpreter itself (source: `enum _frameowner`, 3.12 to
 /// 3.14; 3.11 has no such frames).
-pub(super) const OWNED_BY_INTERPRETER: u8 = 3;
+pub const OWNED_BY_INTERPRETER: u8 = 3;
 /// The largest offset that is accepted. `_PyRuntime` of 3.13 has some 400 KiB.
 const LARGEST: u64 = 16 << 20;
 
+/// Bytes of the interpreter's own table.
+const TABLE: usize = 8 * 96;
+
 /// Offsets in bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Offsets {
+pub struct Offsets {
     /// The first interpreter, in `_PyRuntime`.
-    pub(super) interpreters: u64,
-    pub(super) next_interpreter: u64,
-    pub(super) threads: u64,
-    pub(super) next_thread: u64,
-    pub(super) native: u64,
+    pub interpreters: u64,
+    /// From an interpreter to the next one.
+    pub next_interpreter: u64,
+    /// From an interpreter to its first thread.
+    pub threads: u64,
+    /// From a thread to the next one.
+    pub next_thread: u64,
+    /// In the thread: its id as the kernel knows it.
+    pub native: u64,
     /// In the thread: its innermost frame, or the structure that leads to it.
-    frame: u64,
+    pub frame: u64,
     /// The frame within that structure, where there is one.
-    frame_behind: Option<u64>,
-    pub(super) previous: u64,
-    pub(super) code: u64,
-    pub(super) instruction: u64,
-    pub(super) owner: u64,
-    pub(super) filename: u64,
-    pub(super) qualname: u64,
-    pub(super) line_table: u64,
-    pub(super) first_line: u64,
-    pub(super) bytecode: u64,
-    pub(super) bytes_size: u64,
-    pub(super) bytes_data: u64,
-    pub(super) text_state: u64,
-    pub(super) text_length: u64,
-    pub(super) ascii_size: u64,
-    pub(super) compact_size: u64,
+    pub frame_behind: Option<u64>,
+    /// From a frame to the one that called it.
+    pub previous: u64,
+    /// From a frame to its code object, whose address may have tags in its lowest three bits.
+    pub code: u64,
+    /// In the frame: the address of its instruction.
+    pub instruction: u64,
+    /// In the frame: who owns it, one byte.
+    pub owner: u64,
+    /// In the code object: its file's name, a string.
+    pub filename: u64,
+    /// In the code object: its name, with the names of the classes and functions around it.
+    pub qualname: u64,
+    /// In the code object: its table of lines, a bytes object.
+    pub line_table: u64,
+    /// In the code object: its first line, 32 bits.
+    pub first_line: u64,
+    /// In the code object: its first instruction.
+    pub bytecode: u64,
+    /// In a bytes object: its length.
+    pub bytes_size: u64,
+    /// In a bytes object: its first byte.
+    pub bytes_data: u64,
+    /// In a string: its kind and form, 32 bits.
+    pub text_state: u64,
+    /// In a string: its length in characters.
+    pub text_length: u64,
+    /// In a string of ASCII: its first byte.
+    pub ascii_size: u64,
+    /// In any other compact string: its first byte.
+    pub compact_size: u64,
 }
 
 /// Whether this Python can be read.
 #[derive(Debug)]
-pub(super) enum Known {
+pub enum Known {
     /// It can, with these offsets.
     Yes(Offsets),
     /// It cannot, for this reason.
@@ -49,7 +69,7 @@ pub(super) enum Known {
 
 /// Why a Python cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub enum Refused {
     /// Its version is not supported.
     Version(u64, u64),
     /// It does not say its version, as 3.10 and older do not.
@@ -66,12 +86,17 @@ fn version(hex: u64) -> (u64, u64) {
 }
 
 impl Offsets {
-    /// Returns the offsets for the interpreter whose `_PyRuntime` lies at `runtime`. `hex` is its
-    /// `Py_Version`.
-    pub(super) fn of(memory: &impl Bytes, runtime: u64, hex: Option<u64>) -> Known {
+    /// Returns the offsets for an interpreter. `read` reads from the start of its `_PyRuntime`, and
+    /// returns false where it cannot; `hex` is its `Py_Version`.
+    pub fn of(mut read: impl FnMut(&mut [u8]) -> bool, hex: Option<u64>) -> Known {
         // From 3.13 on, the runtime starts with a table of its offsets.
-        if memory.bytes(runtime, 8).as_deref() == Some(b"xdebugpy") {
-            return Offsets::told(memory, runtime);
+        let mut mark = [0; 8];
+        if read(&mut mark) && &mark == b"xdebugpy" {
+            let mut table = [0; TABLE];
+            return match read(&mut table) {
+                true => Offsets::of_table(&table),
+                false => Known::No(Refused::Nonsense),
+            };
         }
         match hex.map(version) {
             Some((3, 11)) => Known::Yes(PYTHON_3_11),
@@ -87,10 +112,7 @@ impl Offsets {
     /// Reads the interpreter's own table (source: CPython's `pycore_runtime.h` of 3.13,
     /// `pycore_debug_offsets.h` of 3.14). It has one word of 64 bits for each field, in the order
     /// of the fields.
-    fn told(memory: &impl Bytes, runtime: u64) -> Known {
-        let Some(bytes) = memory.bytes(runtime, 8 * 96) else {
-            return Known::No(Refused::Nonsense);
-        };
+    fn of_table(bytes: &[u8; TABLE]) -> Known {
         let word = |index: usize| {
             let word = bytes.get(8 * index..).and_then(|rest| rest.first_chunk());
             word.map_or(u64::MAX, |word| u64::from_le_bytes(*word))
@@ -131,13 +153,13 @@ impl Offsets {
             // Behind the object's header lie the length and the address of a copy in UTF-8.
             compact_size: ascii_size.saturating_add(16),
         };
-        match offsets.are_believed() {
+        match offsets.are_plausible() {
             true => Known::Yes(offsets),
             false => Known::No(Refused::Nonsense),
         }
     }
 
-    fn are_believed(&self) -> bool {
+    fn are_plausible(&self) -> bool {
         let all = [
             self.interpreters,
             self.next_interpreter,
@@ -161,16 +183,6 @@ impl Offsets {
             self.compact_size,
         ];
         all.iter().all(|offset| *offset < LARGEST)
-    }
-
-    /// Returns the innermost frame of a thread, or None where it has none.
-    pub(super) fn first_frame(&self, memory: &impl Bytes, thread: u64) -> Option<u64> {
-        let at = memory.word(thread.wrapping_add(self.frame))?;
-        match self.frame_behind {
-            None => Some(at),
-            Some(_) if at == 0 => None,
-            Some(behind) => memory.word(at.wrapping_add(behind)),
-        }
     }
 }
 

@@ -2,16 +2,13 @@
 //!
 //! CPython keeps its threads in a list below `_PyRuntime`, and each thread's frames in a list that
 //! starts with the innermost one. From 3.13 on, the same place tells readers like this one where
-//! each field lies. For 3.11 and 3.12 the offsets are known ([`offsets`]). Older versions, and
+//! each field lies. For 3.11 and 3.12 the offsets are known ([`midair_python`]). Older versions, and
 //! builds without the global lock, are reported and not read.
-
-mod lines;
-mod offsets;
 
 use crate::answer::Thread;
 use crate::memory::{Bytes, Limited, Limits};
 use midair_procinfo::module::Modules;
-use offsets::{Known, Offsets, Refused};
+use midair_python::{Known, OWNED_BY_INTERPRETER, Offsets, Refused, line};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -46,7 +43,7 @@ pub(crate) fn add(modules: &Modules, threads: &mut [Thread], notes: &mut Vec<Str
         return;
     };
     let memory = &Limited::new(modules.memory(), STACKS);
-    let offsets = match Offsets::of(memory, runtime, version) {
+    let offsets = match offsets(memory, runtime, version) {
         Known::Yes(offsets) => offsets,
         Known::No(Refused::Version(major, minor)) => {
             notes.push(format!(
@@ -104,7 +101,7 @@ fn find(modules: &Modules) -> Option<(u64, Option<u64>)> {
 /// one of 3.12 where the runtime does not tell its offsets.
 #[cfg(any(test, feature = "image"))]
 pub(crate) fn of_memory(memory: &impl Bytes) -> Vec<Frame> {
-    match Offsets::of(memory, 0, Some(0x030c_00f0)) {
+    match offsets(memory, 0, Some(0x030c_00f0)) {
         Known::Yes(offsets) => stacks(memory, 0, &offsets)
             .into_values()
             .flatten()
@@ -147,17 +144,32 @@ fn stacks(memory: &impl Bytes, runtime: u64, of: &Offsets) -> BTreeMap<u64, Vec<
     all
 }
 
+/// Returns where CPython's fields lie.
+fn offsets(memory: &impl Bytes, runtime: u64, version: Option<u64>) -> Known {
+    Offsets::of(|into| memory.fill(runtime, into), version)
+}
+
+/// Returns the innermost frame of a thread, or None where it has none.
+fn first_frame(memory: &impl Bytes, thread: u64, of: &Offsets) -> Option<u64> {
+    let at = memory.word(thread.wrapping_add(of.frame))?;
+    match of.frame_behind {
+        None => Some(at),
+        Some(_) if at == 0 => None,
+        Some(behind) => memory.word(at.wrapping_add(behind)),
+    }
+}
+
 /// Returns the frames of one thread, the innermost first.
 fn frames(memory: &impl Bytes, thread: u64, of: &Offsets) -> Vec<Frame> {
     let mut frames = Vec::new();
-    let Some(mut at) = of.first_frame(memory, thread) else {
+    let Some(mut at) = first_frame(memory, thread, of) else {
         return frames;
     };
     for _ in 0..MOST_FRAMES {
         if at == 0 {
             break;
         }
-        if memory.byte(at.wrapping_add(of.owner)) != Some(offsets::OWNED_BY_INTERPRETER)
+        if memory.byte(at.wrapping_add(of.owner)) != Some(OWNED_BY_INTERPRETER)
             && let Some(frame) = frame(memory, at, of)
         {
             frames.push(frame);
@@ -173,19 +185,19 @@ fn frame(memory: &impl Bytes, at: u64, of: &Offsets) -> Option<Frame> {
     let text = |offset: u64| text(memory, memory.word(code.wrapping_add(offset))?, of);
     let function = text(of.qualname)?;
     let file = text(of.filename)?;
-    let line = || {
+    let at_line = || {
         let instruction = memory.word(at.wrapping_add(of.instruction))?;
         let distance = instruction.checked_sub(code.wrapping_add(of.bytecode))?;
         let first = memory.half(code.wrapping_add(of.first_line))?;
         let table = memory.word(code.wrapping_add(of.line_table))?;
         let len = usize::try_from(memory.word(table.wrapping_add(of.bytes_size))?).ok()?;
         let table = memory.bytes(table.wrapping_add(of.bytes_data), len.min(LONGEST_TABLE))?;
-        lines::line(&table, first, distance)
+        line(&table, first, distance)
     };
     Some(Frame {
         function,
         file,
-        line: line(),
+        line: at_line(),
     })
 }
 
@@ -273,7 +285,7 @@ mod tests {
     #[test]
     fn frames_are_followed_by_the_interpreters_own_table() {
         let (memory, runtime) = memory();
-        let Known::Yes(offsets) = Offsets::of(&memory, runtime, None) else {
+        let Known::Yes(offsets) = offsets(&memory, runtime, None) else {
             panic!("it is known");
         };
         let stacks = stacks(&memory, runtime, &offsets);
@@ -291,7 +303,7 @@ mod tests {
         memory.set(0x42_0000, 0x40_0000);
         memory.set(0x30_0000, 0x30_0000);
         memory.set(0x20_0000 + 8, 0x20_0000);
-        let Known::Yes(offsets) = Offsets::of(&memory, runtime, None) else {
+        let Known::Yes(offsets) = offsets(&memory, runtime, None) else {
             panic!("it is known");
         };
         let stacks = stacks(&memory, runtime, &offsets);
@@ -301,7 +313,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused() {
         let (mut memory, runtime) = memory();
-        let refused = |memory: &Pieces, version| match Offsets::of(memory, runtime, version) {
+        let refused = |memory: &Pieces, version| match offsets(memory, runtime, version) {
             Known::Yes(_) => panic!("it is not known"),
             Known::No(refused) => refused,
         };

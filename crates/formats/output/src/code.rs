@@ -1,0 +1,135 @@
+//! The application's code behind the GPU's time: names of frames, and sums by stack.
+
+use crate::index::{Function, Index, Stat, Work};
+use crate::job::Job;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+/// The name of the outermost frame of work whose launch has no stack.
+pub(crate) const NO_STACK: &str = "(launched outside of Python)";
+/// The same where the stack's description is missing: there were too many, or it was lost.
+const UNKNOWN_STACK: &str = "(stack not recorded)";
+/// Parts of the paths of files that come with Python and its packages.
+const LIBRARIES: [&str; 4] = [
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python3",
+    "<frozen ",
+];
+
+/// Returns the name of a frame, as `loss (train.py:31)`.
+pub(crate) fn frame(function: &Function, line: u32) -> String {
+    let name = one_line(&function.name);
+    let name = if name.is_empty() { "?" } else { name.as_ref() };
+    format!("{name} ({})", place(function, line))
+}
+
+/// Returns file and line, as `train.py:31`, with the last two parts of a path.
+fn place(function: &Function, line: u32) -> String {
+    let file = one_line(&function.file);
+    let short = file.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    let file = file.get(short..).unwrap_or_default();
+    let file = if file.is_empty() { "?" } else { file };
+    match line {
+        0 => file.to_owned(),
+        line => format!("{file}:{line}"),
+    }
+}
+
+fn one_line(text: &str) -> Cow<'_, str> {
+    midair_failure::plain::line(text)
+}
+
+/// Whether a file is the user's own rather than a library's.
+fn is_own(function: &Function) -> bool {
+    let is_library = LIBRARIES.iter().any(|part| function.file.contains(part));
+    !is_library && !function.file.is_empty()
+}
+
+/// Returns the GPU's time by the line that launched the work: the innermost one in code that is not
+/// a library's, or the innermost where all are.
+pub(crate) fn by_line(index: &Index) -> HashMap<String, Stat> {
+    let mut all: HashMap<String, Stat> = HashMap::new();
+    for (stack, _, stat) in index.stacks.all() {
+        let name = match index.stacks.frames(stack) {
+            _ if stack == 0 => NO_STACK.to_owned(),
+            None => UNKNOWN_STACK.to_owned(),
+            Some(frames) => {
+                let frames: Vec<_> = frames.collect();
+                let own = frames.iter().find(|(function, _)| is_own(function));
+                match own.or(frames.first()) {
+                    Some((function, line)) => {
+                        format!("{} {}", place(function, *line), one_line(&function.name))
+                    }
+                    None => UNKNOWN_STACK.to_owned(),
+                }
+            }
+        };
+        all.entry(name).or_default().merge(&stat);
+    }
+    all
+}
+
+/// Returns the GPU's work by stack, the outermost frame first; the last part is the work itself.
+pub(crate) fn by_stack(job: &Job<'_>) -> BTreeMap<Vec<String>, Stat> {
+    let stacks = &job.index.stacks;
+    let mut named: HashMap<u32, Vec<String>> = HashMap::new();
+    let mut all: BTreeMap<Vec<String>, Stat> = BTreeMap::new();
+    for (stack, work, stat) in stacks.all() {
+        let path = named.entry(stack).or_insert_with(|| {
+            let frames = stacks.frames(stack);
+            match frames {
+                _ if stack == 0 => vec![NO_STACK.to_owned()],
+                None => vec![UNKNOWN_STACK.to_owned()],
+                Some(frames) => frames
+                    .rev()
+                    .map(|(function, line)| frame(function, line))
+                    .collect(),
+            }
+        });
+        let mut path = path.clone();
+        path.push(match work {
+            Work::Kernel(id) => one_line(&job.kernel_name_by_id(id)).into_owned(),
+            Work::Copy(direction) => {
+                let kind = midair_domain::kind::MEMORY_COPY;
+                job.names.operation(kind, direction).into_owned()
+            }
+        });
+        all.entry(path).or_default().merge(&stat);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(file: &str, name: &str) -> Function {
+        Function {
+            file: file.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_frame_has_the_last_parts_of_its_path() {
+        let of = |file: &str, line| frame(&function(file, "f"), line);
+        assert_eq!(of("/home/me/job/train.py", 7), "f (job/train.py:7)");
+        assert_eq!(of("train.py", 7), "f (train.py:7)");
+        assert_eq!(of("/train.py", 0), "f (/train.py)");
+        assert_eq!(of("", 0), "f (?)");
+    }
+
+    #[test]
+    fn code_of_libraries_is_told_from_the_users_own() {
+        let own = ["/srv/app/serve.py", "<string>", "train.py"];
+        let libraries = [
+            "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py",
+            "/usr/lib/python3.11/threading.py",
+            "<frozen importlib._bootstrap>",
+            "",
+        ];
+        assert!(own.iter().all(|file| is_own(&function(file, "f"))));
+        assert!(!libraries.iter().any(|file| is_own(&function(file, "f"))));
+    }
+}

@@ -1,0 +1,140 @@
+//! The formats `results.folded` and `results.speedscope.json`: the GPU's time by the stack that
+//! launched the work, for flame graphs.
+//!
+//! A folded stack is one line: the frames from the outermost to the innermost and the kernel, with
+//! semicolons between them, then a space and the nanoseconds (the form of Brendan Gregg's
+//! flamegraph.pl, which other tools read as well). For speedscope the same stacks are one JSON
+//! document (its file-format-schema.json).
+
+use crate::code;
+use crate::counters::{Counts, Reading};
+use crate::files::{FileSet, OutputFile, WriteError};
+use crate::job::Job;
+use crate::sink::{Opened, Sink, Writer};
+use midair_domain::KindSet;
+use midair_record::event::Record;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// The file of each format.
+const FOLDED: &str = "results.folded";
+const SPEEDSCOPE: &str = "results.speedscope.json";
+
+/// Begins the file with one stack in each line.
+pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
+    let file = files.create(FOLDED)?;
+    let write = folded;
+    Ok(Box::new(Stacks { jobs, file, write }))
+}
+
+/// Begins the file for speedscope.
+pub(crate) fn open_speedscope<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
+    let file = files.create(SPEEDSCOPE)?;
+    let write = speedscope;
+    Ok(Box::new(Stacks { jobs, file, write }))
+}
+
+/// The writer of either.
+struct Stacks<'a> {
+    jobs: &'a [Job<'a>],
+    file: OutputFile,
+    write: fn(&[Job<'_>]) -> String,
+}
+
+impl Writer for Stacks<'_> {
+    fn begin<'s>(&'s mut self, _: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
+        Ok(Box::new(Nothing))
+    }
+
+    fn finish(mut self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
+        self.file.put((self.write)(self.jobs).as_bytes())?;
+        files.add(self.file)
+    }
+}
+
+/// Takes no records: the sums are in the index.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn wants(&self) -> Option<KindSet> {
+        Some(KindSet::EMPTY)
+    }
+
+    fn record(&mut self, _: &Record<'_>) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn counted(&mut self, _: &Counts<'_>) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn read(&mut self, _: &Reading) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), WriteError> {
+        Ok(())
+    }
+}
+
+/// Returns the process as the outermost frame, where there are several.
+fn process(job: &Job<'_>, jobs: &[Job<'_>]) -> Option<String> {
+    let pid = job.trace.process.pid;
+    (jobs.len() > 1).then(|| format!("process {pid}"))
+}
+
+fn folded(jobs: &[Job<'_>]) -> String {
+    let mut out = String::new();
+    for job in jobs {
+        let process = process(job, jobs);
+        for (path, stat) in code::by_stack(job) {
+            let frames: Vec<String> = process
+                .iter()
+                .chain(&path)
+                .map(|frame| frame.replace(';', ","))
+                .collect();
+            out.push_str(&format!("{} {}\n", frames.join(";"), stat.total));
+        }
+    }
+    out
+}
+
+fn speedscope(jobs: &[Job<'_>]) -> String {
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    let mut frames: Vec<Value> = Vec::new();
+    let mut profiles: Vec<Value> = Vec::new();
+    for job in jobs {
+        let (mut samples, mut weights) = (Vec::new(), Vec::new());
+        let mut end = 0_u64;
+        for (path, stat) in code::by_stack(job) {
+            let sample: Vec<usize> = path
+                .into_iter()
+                .map(|frame| {
+                    *numbers.entry(frame).or_insert_with_key(|frame| {
+                        frames.push(json!({ "name": frame }));
+                        frames.len() - 1
+                    })
+                })
+                .collect();
+            samples.push(sample);
+            weights.push(stat.total);
+            end = end.saturating_add(stat.total);
+        }
+        profiles.push(json!({
+            "type": "sampled",
+            "name": format!("GPU time of process {}", job.trace.process.pid),
+            "unit": "nanoseconds",
+            "startValue": 0,
+            "endValue": end,
+            "samples": samples,
+            "weights": weights,
+        }));
+    }
+    let document = json!({
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "exporter": concat!("midair ", env!("CARGO_PKG_VERSION")),
+        "shared": { "frames": frames },
+        "profiles": profiles,
+    });
+    format!("{document}\n")
+}

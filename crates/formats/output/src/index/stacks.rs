@@ -1,0 +1,165 @@
+//! Where in the application's code work was launched: functions, stacks, and the GPU's time by
+//! stack.
+
+use super::Stat;
+use crate::limits;
+use foldhash::fast::RandomState;
+use midair_record::event::{self, Code, LaunchStack, Stack};
+use std::collections::HashMap;
+
+/// Numbers of functions and stacks beyond this are not described; a session of the target's has
+/// fewer.
+const MOST_NUMBERS: u32 = 1 << 17;
+/// The most launches whose stacks are known, and the most launches whose work has come before their
+/// stack.
+const MOST_LAUNCHES: u64 = 1 << 25;
+const MOST_WAITING: usize = 1 << 16;
+/// The most different kernels of one launch that are told apart while its stack has not come.
+const MOST_WORK: usize = 1 << 10;
+/// The most sums.
+const MOST_SUMS: usize = 1 << 20;
+
+/// A function of the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Its file, as Python has it.
+    pub file: String,
+    /// Its name, with the names of the classes and functions around it.
+    pub name: String,
+}
+
+/// Work of the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Work {
+    /// A kernel, by its id.
+    Kernel(u64),
+    /// A copy, by its direction.
+    Copy(u32),
+}
+
+/// What the records say about stacks.
+#[derive(Debug, Clone, Default)]
+pub struct Stacks {
+    functions: HashMap<u32, Function, RandomState>,
+    /// The frames of each stack, the innermost first: function and line.
+    stacks: HashMap<u32, Vec<(u32, u32)>, RandomState>,
+    /// The stack of each launch by correlation id; 0 where it has none.
+    launches: Vec<u32>,
+    /// Timed work by stack. The stack 0 is that of launches that have none.
+    pub sums: HashMap<(u32, Work), Stat, RandomState>,
+    /// The same by correlation id, for launches whose stack has not come yet.
+    waiting: HashMap<u64, Vec<(Work, Stat)>, RandomState>,
+    /// Whether the session takes stacks: the target says so by a stack with the number 0.
+    pub is_on: bool,
+    /// Launches with a stack.
+    pub taken: u64,
+    /// Launches that were made at a stack for which there was no room.
+    pub left_out: u64,
+}
+
+impl Stacks {
+    /// Returns the frames of a stack, the innermost first, each with its line. None where the
+    /// stack's description is missing.
+    pub fn frames(&self, stack: u32) -> Option<impl DoubleEndedIterator<Item = (&Function, u32)>> {
+        let frames = self.stacks.get(&stack)?;
+        Some(frames.iter().map(|(function, line)| {
+            let function = self.functions.get(function);
+            (function.unwrap_or(&UNKNOWN), *line)
+        }))
+    }
+
+    /// Returns the stack of a launch; 0 where it has none.
+    pub fn of_launch(&self, correlation: u64) -> u32 {
+        let at = usize::try_from(correlation).ok();
+        at.and_then(|at| self.launches.get(at))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Returns the sums, those of work whose launch has no stack included.
+    pub fn all(&self) -> impl Iterator<Item = (u32, Work, Stat)> {
+        let known = self.sums.iter();
+        let waiting = self.waiting.iter();
+        known
+            .map(|((stack, work), stat)| (*stack, *work, *stat))
+            .chain(waiting.flat_map(|(_, all)| all.iter().map(|(work, stat)| (0, *work, *stat))))
+    }
+
+    pub(super) fn add_function(&mut self, code: &Code, file: &[u8], name: &[u8]) {
+        if code.header.operation < MOST_NUMBERS {
+            let function = Function {
+                file: limits::text(file).into_owned(),
+                name: limits::text(name).into_owned(),
+            };
+            self.functions.insert(code.header.operation, function);
+        }
+    }
+
+    pub(super) fn add_stack(&mut self, stack: &Stack, frames: &[u8]) {
+        self.is_on = true;
+        if (1..MOST_NUMBERS).contains(&stack.header.operation) {
+            self.stacks
+                .insert(stack.header.operation, event::frames(frames).collect());
+        }
+    }
+
+    pub(super) fn add_launch(&mut self, launch: &LaunchStack) {
+        let stack = launch.header.operation;
+        if stack == 0 || launch.correlation >= MOST_LAUNCHES {
+            self.left_out += 1;
+            return;
+        }
+        self.taken += 1;
+        let at = launch.correlation as usize;
+        if self.launches.len() <= at {
+            self.launches.resize(at + 1, 0);
+        }
+        if let Some(place) = self.launches.get_mut(at) {
+            *place = stack;
+        }
+        // Its work may have come before.
+        for (work, stat) in self.waiting.remove(&launch.correlation).unwrap_or_default() {
+            self.sums.entry((stack, work)).or_default().merge(&stat);
+        }
+    }
+
+    pub(super) fn add_work(&mut self, correlation: u64, work: Work, time: u64) {
+        if !self.is_on {
+            return;
+        }
+        let stack = self.of_launch(correlation);
+        let has_room = self.waiting.len() < MOST_WAITING || self.waiting.contains_key(&correlation);
+        if stack == 0 && has_room {
+            let all = self.waiting.entry(correlation).or_default();
+            let known = all.iter().position(|(known, _)| *known == work);
+            if known.is_none() && all.len() >= MOST_WORK {
+                return;
+            }
+            let at = known.unwrap_or(all.len());
+            if known.is_none() {
+                all.push((work, Stat::default()));
+            }
+            if let Some((_, stat)) = all.get_mut(at) {
+                stat.count(time);
+            }
+        } else if self.sums.len() < MOST_SUMS || self.sums.contains_key(&(stack, work)) {
+            self.sums.entry((stack, work)).or_default().count(time);
+        }
+    }
+
+    /// Removes the sums of kernels.
+    pub(super) fn forget_kernels(&mut self) {
+        let is_kernel = |work: &Work| matches!(work, Work::Kernel(_));
+        self.sums.retain(|(_, work), _| !is_kernel(work));
+        for all in self.waiting.values_mut() {
+            all.retain(|(work, _)| !is_kernel(work));
+        }
+        self.waiting.retain(|_, all| !all.is_empty());
+    }
+}
+
+/// A function whose description is missing.
+static UNKNOWN: Function = Function {
+    file: String::new(),
+    name: String::new(),
+};

@@ -1,0 +1,261 @@
+//! The Python frames of the calling thread.
+//!
+//! Everything here is read where it lies: the thread is inside of these frames, so neither they nor
+//! their code objects change or vanish before it returns. That holds also while it has released
+//! Python's global lock, since the lock protects what threads share, and a thread's frames are its
+//! own.
+
+use crate::Unavailable;
+use crate::text::Text;
+use midair_python::{Known, OWNED_BY_INTERPRETER, Offsets, Refused, line};
+use midair_record::event::MOST_FRAMES;
+use std::ffi::{CStr, c_void};
+
+/// No object lies below this address.
+const LOWEST: usize = 1 << 16;
+/// The most bytes of a table of lines, and steps over frames of the interpreter's own.
+const LONGEST_TABLE: usize = 1 << 20;
+const MOST_STEPS: usize = 4 * MOST_FRAMES;
+
+/// A frame.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Frame {
+    /// Address of the code object.
+    code: usize,
+    /// Distance of the instruction from the first one, in bytes.
+    distance: u64,
+}
+
+/// The process's Python.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Python {
+    offsets: Offsets,
+    /// `PyGILState_GetThisThreadState`: it returns the state of the calling thread from a variable
+    /// of the thread, or null. It needs no lock.
+    state: unsafe extern "C" fn() -> *mut c_void,
+    /// `PyCode_Type`.
+    code_type: usize,
+}
+
+/// Returns the address of an exported symbol; 0 where there is none.
+fn symbol(name: &CStr) -> usize {
+    // SAFETY: the name is a C string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
+}
+
+/// Reads a value of the interpreter's.
+///
+/// # Safety
+/// `at` must be the address of a live object of the interpreter, plus the offset of a field of it.
+unsafe fn read<T: Copy>(at: usize) -> T {
+    // SAFETY: the caller's promise; the read needs no alignment.
+    unsafe { std::ptr::with_exposed_provenance::<T>(at).read_unaligned() }
+}
+
+impl Python {
+    /// Finds the Python of this process.
+    pub(crate) fn find() -> Result<Python, Unavailable> {
+        let [runtime, state, code_type] = [
+            c"_PyRuntime",
+            c"PyGILState_GetThisThreadState",
+            c"PyCode_Type",
+        ]
+        .map(symbol);
+        if runtime == 0 || state == 0 || code_type == 0 {
+            return Err(Unavailable::NoPython);
+        }
+        let version = match symbol(c"Py_Version") {
+            0 => None,
+            // SAFETY: the symbol is an `unsigned long` of the interpreter.
+            at => Some(unsafe { read::<u64>(at) }),
+        };
+        let fill = |into: &mut [u8]| {
+            for (distance, byte) in into.iter_mut().enumerate() {
+                // SAFETY: the largest read is of 768 bytes, and `_PyRuntime` has some 100 KiB.
+                *byte = unsafe { read(runtime + distance) };
+            }
+            true
+        };
+        let offsets = match Offsets::of(fill, version) {
+            Known::Yes(offsets) => offsets,
+            Known::No(Refused::FreeThreaded) => return Err(Unavailable::FreeThreaded),
+            Known::No(_) => return Err(Unavailable::Version),
+        };
+        // SAFETY: the symbol is this function in every version that has known offsets.
+        let state = unsafe {
+            std::mem::transmute::<*const c_void, unsafe extern "C" fn() -> *mut c_void>(
+                std::ptr::with_exposed_provenance(state),
+            )
+        };
+        Ok(Python {
+            offsets,
+            state,
+            code_type,
+        })
+    }
+
+    /// Walks the calling thread's frames from the innermost one. Returns their number, whether there
+    /// are more of them than fit, and a key that differs between different stacks. None where the
+    /// thread is not in Python code.
+    pub(crate) fn walk(&self, into: &mut [Frame; MOST_FRAMES]) -> Option<(usize, bool, u64)> {
+        // SAFETY: the function takes no arguments and may be called by any thread at any time.
+        let state = unsafe { (self.state)() }.addr();
+        if state < LOWEST {
+            return None;
+        }
+        let of = &self.offsets;
+        // SAFETY: the state is that of the calling thread, which keeps it until it returns.
+        let mut at: usize = unsafe { read(state + of.frame as usize) };
+        if let Some(behind) = of.frame_behind {
+            if at < LOWEST {
+                return None;
+            }
+            // SAFETY: as above.
+            at = unsafe { read(at + behind as usize) };
+        }
+        let (mut count, mut key) = (0, 0x6d69_6461_6972_u64);
+        for _ in 0..MOST_STEPS {
+            if at < LOWEST || !at.is_multiple_of(8) {
+                break;
+            }
+            // SAFETY: `at` is a frame of the calling thread: the innermost, or one around it.
+            let owner: u8 = unsafe { read(at + of.owner as usize) };
+            // 3.14 has a further such owner, with the next number.
+            if owner < OWNED_BY_INTERPRETER {
+                let Some(frame) = self.frame(at) else {
+                    break;
+                };
+                let Some(place) = into.get_mut(count) else {
+                    return Some((count, true, key));
+                };
+                *place = frame;
+                count += 1;
+                key = mix(key, frame.code as u64);
+                key = mix(key, frame.distance);
+                // A code object may lie where another one lay before.
+                key = mix(key, self.identity(frame.code));
+            }
+            // SAFETY: as above.
+            at = unsafe { read(at + of.previous as usize) };
+        }
+        (count > 0).then_some((count, false, key))
+    }
+
+    fn frame(&self, at: usize) -> Option<Frame> {
+        let of = &self.offsets;
+        // SAFETY: `at` is a frame of the calling thread.
+        let (code, instruction): (usize, u64) = unsafe {
+            (
+                read(at + of.code as usize),
+                read(at + of.instruction as usize),
+            )
+        };
+        let code = code & !7;
+        // SAFETY: a frame keeps the object that it executes; the type is an object's second word.
+        if code < LOWEST || unsafe { read::<usize>(code + 8) } != self.code_type {
+            return None;
+        }
+        let distance = instruction.wrapping_sub(code as u64 + of.bytecode);
+        Some(Frame { code, distance })
+    }
+
+    /// Returns what differs between code objects that lie at the same place one after the other.
+    fn identity(&self, code: usize) -> u64 {
+        // SAFETY: `frame` has found that this is a code object, and a frame keeps it.
+        unsafe {
+            let name: u64 = read(code + self.offsets.qualname as usize);
+            let first: u32 = read(code + self.offsets.first_line as usize);
+            name ^ u64::from(first) << 40
+        }
+    }
+
+    /// Returns a key that differs between different functions.
+    pub(crate) fn function_key(&self, frame: &Frame) -> u64 {
+        mix(mix(7, frame.code as u64), self.identity(frame.code))
+    }
+
+    /// Returns the line of a frame.
+    pub(crate) fn line(&self, frame: &Frame) -> Option<u32> {
+        let of = &self.offsets;
+        // SAFETY: `frame` has found that this is a code object, and a frame keeps it, and so its
+        // table of lines, which has as many bytes as it says.
+        let (first, table) = unsafe {
+            let first: u32 = read(frame.code + of.first_line as usize);
+            let table: usize = read(frame.code + of.line_table as usize);
+            if table < LOWEST {
+                return None;
+            }
+            let len: usize = read(table + of.bytes_size as usize);
+            let data = std::ptr::with_exposed_provenance(table + of.bytes_data as usize);
+            (
+                first,
+                std::slice::from_raw_parts::<u8>(data, len.min(LONGEST_TABLE)),
+            )
+        };
+        line(table, first, frame.distance)
+    }
+
+    /// Adds the name of a frame's file.
+    pub(crate) fn file(&self, frame: &Frame, to: &mut Text) {
+        // SAFETY: as in `line`.
+        let at = unsafe { read(frame.code + self.offsets.filename as usize) };
+        self.text(at, to);
+    }
+
+    /// Adds the name of a frame's function.
+    pub(crate) fn name(&self, frame: &Frame, to: &mut Text) {
+        // SAFETY: as in `line`.
+        let at = unsafe { read(frame.code + self.offsets.qualname as usize) };
+        self.text(at, to);
+    }
+
+    /// Adds a string of a code object.
+    fn text(&self, at: usize, to: &mut Text) {
+        let of = &self.offsets;
+        if at < LOWEST {
+            return;
+        }
+        // SAFETY: it is a string that a live code object refers to.
+        let (state, len): (u32, usize) = unsafe {
+            (
+                read(at + of.text_state as usize),
+                read(at + of.text_length as usize),
+            )
+        };
+        let (size, is_compact, is_ascii) = (
+            (state >> 2 & 7) as usize,
+            state >> 5 & 1 == 1,
+            state >> 6 & 1 == 1,
+        );
+        if !is_compact {
+            return;
+        }
+        let data = at
+            + if is_ascii {
+                of.ascii_size
+            } else {
+                of.compact_size
+            } as usize;
+        for index in 0..len {
+            // SAFETY: a compact string has `len` characters of `size` bytes.
+            let character = unsafe {
+                match size {
+                    1 => u32::from(read::<u8>(data + index)),
+                    2 => u32::from(read::<u16>(data + 2 * index)),
+                    4 => read::<u32>(data + 4 * index),
+                    _ => return,
+                }
+            };
+            let character = char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER);
+            if !to.push(character) {
+                return;
+            }
+        }
+    }
+}
+
+/// Mixes a word into a hash.
+fn mix(key: u64, word: u64) -> u64 {
+    let product = u128::from(key ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+    (product as u64) ^ (product >> 64) as u64
+}

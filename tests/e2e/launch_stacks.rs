@@ -1,0 +1,177 @@
+//! `--stacks`: the lines of Python code that launch kernels. Each launch of the program has its line
+//! in grid.x and its thread's number in grid.y, so each kernel's row in the csv says what its stack
+//! has to be.
+
+use midair_tests::attacher::{Attacher, Traced};
+use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::modellog::ModelLog;
+use midair_tests::stand_in::Kit;
+use midair_tests::table::{Csv, json};
+use midair_tests::target::PATIENCE;
+use midair_tests::{Result, workspace};
+use std::collections::BTreeMap;
+use std::process::Command;
+
+const WORDS: [&str; 5] = [
+    "--kernel-trace",
+    "--stacks",
+    "python",
+    "-f",
+    "csv,folded,speedscope",
+];
+/// Launches of one round: see `work` of the program.
+const LAUNCHES: u64 = 4 + 6 + 4 + 4 + 1 + 15;
+
+/// The GPU's time by line and thread.
+type Times = BTreeMap<(u64, u64), u64>;
+
+/// Returns the times by the launches' own words.
+fn from_csv(traced: &Traced) -> Result<(Times, u64)> {
+    let (mut times, mut count) = (Times::new(), 0);
+    for row in Csv::read(&traced.file("kernel_trace.csv"))?.rows {
+        let [line, thread, start, end] = [
+            "Grid_Size_X",
+            "Grid_Size_Y",
+            "Start_Timestamp",
+            "End_Timestamp",
+        ]
+        .map(|name| Csv::number(&row, name));
+        *times.entry((line? / 64, thread?)).or_default() += end? - start?;
+        count += 1;
+    }
+    Ok((times, count))
+}
+
+/// Returns the line in a frame such as `launch (tests/launch_lines.py:7)`.
+fn line_of(frame: &str) -> u64 {
+    let line = frame.rsplit(':').next().unwrap_or_default();
+    line.trim_end_matches(')').parse().unwrap_or(0)
+}
+
+/// Returns the times by stacks, whose frames come outermost first, the kernel last.
+fn from_stacks(stacks: impl Iterator<Item = (Vec<String>, u64)>) -> Result<Times> {
+    let mut times = Times::new();
+    for (path, time) in stacks {
+        let [.., caller, launch, start, kernel] = path.as_slice() else {
+            return Err(format!("{path:?}").into());
+        };
+        assert!(
+            launch.starts_with("launch (") && start.starts_with("start ("),
+            "{path:?}"
+        );
+        assert!(kernel.contains("scale"), "{path:?}");
+        // The first frame of a thread is threading's.
+        let is_thread = path.iter().any(|frame| frame.starts_with("in_thread ("));
+        let main = path.iter().any(|frame| frame.starts_with("<module> ("));
+        assert_eq!(main, !is_thread, "{path:?}");
+        let key = (line_of(caller), u64::from(is_thread));
+        *times.entry(key).or_default() += time;
+    }
+    Ok(times)
+}
+
+/// Returns the same with all threads but the first as one.
+fn threads_as_one(times: &Times) -> Times {
+    let mut all = Times::new();
+    for ((line, thread), time) in times {
+        *all.entry((*line, u64::from(*thread > 1))).or_default() += time;
+    }
+    all
+}
+
+/// Checks a session of some rounds of the program, which has said that it is ready.
+fn check(mut target: LabTarget) -> Result<()> {
+    for rounds in [1, 20] {
+        let attacher = Attacher::midair(target.target.pid(), &WORDS)?;
+        target.send(&format!("work {rounds}"))?;
+        target.expect("work")?;
+        let traced = attacher.detach()?;
+        let (by_grid, count) = from_csv(&traced)?;
+        assert_eq!(count, rounds * LAUNCHES);
+        let wanted = threads_as_one(&by_grid);
+        let folded = std::fs::read_to_string(traced.file("results.folded"))?;
+        let lines = folded.lines().filter_map(|line| {
+            let (path, time) = line.rsplit_once(' ')?;
+            let path = path.split(';').map(str::to_owned).collect();
+            Some((path, time.parse().ok()?))
+        });
+        assert_eq!(from_stacks(lines)?, wanted, "{folded}");
+        let whole = json(&traced.file("results.speedscope.json"))?;
+        let names = &whole["shared"]["frames"];
+        let profile = &whole["profiles"][0];
+        let samples = profile["samples"].as_array().ok_or("no samples")?;
+        let paths = samples.iter().enumerate().map(|(at, sample)| {
+            let frames = sample.as_array().into_iter().flatten();
+            let name = |at: &serde_json::Value| {
+                let at = at.as_u64().unwrap_or(u64::MAX) as usize;
+                names[at]["name"].as_str().unwrap_or_default().to_owned()
+            };
+            let time = profile["weights"][at].as_u64().unwrap_or(0);
+            (frames.map(name).collect(), time)
+        });
+        assert_eq!(from_stacks(paths)?, wanted);
+        let said = [traced.exit.stdout.join("\n"), traced.exit.stderr.join("\n")].concat();
+        assert!(said.contains("CODE"), "{said}");
+        assert!(said.contains("launch_lines.py:"), "{said}");
+    }
+    target.send("quit")?;
+    let log = target.log.clone();
+    target.target.wait(PATIENCE)?.success()?;
+    ModelLog::read(&log)?.check()
+}
+
+/// The interpreters that are tried: the system's, and those of pyenv where it is there.
+fn pythons() -> Vec<String> {
+    let pyenv = std::fs::read_dir("/root/.pyenv/versions")
+        .into_iter()
+        .flatten();
+    let known = ["3.11.", "3.12.", "3.13.", "3.14."];
+    let mut all: Vec<String> = pyenv
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            known
+                .iter()
+                .any(|version| name.to_string_lossy().starts_with(version))
+        })
+        .map(|entry| entry.path().join("bin/python3").display().to_string())
+        .collect();
+    all.push("/usr/bin/python3".to_owned());
+    all
+}
+
+#[test]
+fn each_line_has_the_times_of_its_own_launches() -> Result<()> {
+    for python in pythons() {
+        let kit = Kit::new()?;
+        let mut command = Command::new(&python);
+        command
+            .arg(workspace().join("tests/python/launch_lines.py"))
+            .arg(kit.dir().join("libamdhip64.so.7"));
+        let library = kit.dir().display().to_string();
+        let mut target =
+            kit.start_command(command, "model.log", &[("LD_LIBRARY_PATH", &library)])?;
+        target.expect("ready")?;
+        check(target).map_err(|error| format!("{python}: {error}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn each_line_has_the_times_of_its_own_launches_on_amds_runtimes() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let kernels = lab.kernels()?;
+    let script = lab.scratch().join("launch_lines.py");
+    std::fs::copy(workspace().join("tests/python/launch_lines.py"), &script)?;
+    let mut target = lab
+        .run("/usr/bin/python3")
+        .arg(lab.inside(&script)?)
+        .arg("/usr/lib/x86_64-linux-gnu/libamdhip64.so.7")
+        .arg(&kernels)
+        .env("PYTHONDONTWRITEBYTECODE", 1)
+        .spawn()?;
+    target.expect("ready")?;
+    check(target)
+}
