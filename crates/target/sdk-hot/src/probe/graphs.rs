@@ -72,6 +72,7 @@ mod tests {
             operation: GRAPH_LAUNCH,
             kind: kind::HIP_RUNTIME_API_EXT,
             flags,
+            has_stack: false,
             dispatches: 3,
         };
         assert_eq!(flags(&of(0), true, 0), 0);
