@@ -4,7 +4,7 @@
 //! Our libraries are built with the sanitizer. Stable compilers have it behind a switch that
 //! `RUSTC_BOOTSTRAP` opens. The C programs that the tests compile have it as well: a `cc` in front
 //! of the real one adds the flag. Both use the C compiler's own runtime library. The test programs
-//! themselves are the ordinary ones. They are copied beside such libraries, because that is where
+//! themselves are the ordinary ones. They are copied next to such libraries, because that is where
 //! they look for them.
 //!
 //! It does not cover leaks (settings that are put into a process's environment stay there on

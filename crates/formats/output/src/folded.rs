@@ -20,14 +20,14 @@ use std::collections::HashMap;
 const FOLDED: &str = "results.folded";
 const SPEEDSCOPE: &str = "results.speedscope.json";
 
-/// Begins the file with one stack in each line.
+/// Starts the file with one stack in each line.
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.create(FOLDED)?;
     let write = folded;
     Ok(Box::new(Stacks { jobs, file, write }))
 }
 
-/// Begins the file for speedscope.
+/// Starts the file for speedscope.
 pub(crate) fn open_speedscope<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.create(SPEEDSCOPE)?;
     let write = speedscope;

@@ -14,7 +14,7 @@ const MOST_NUMBERS: u32 = 1 << 17;
 /// stack.
 const MOST_LAUNCHES: u64 = 1 << 25;
 const MOST_WAITING: usize = 1 << 16;
-/// The most different kernels of one launch that are told apart while its stack has not come.
+/// The most different kernels of one launch that are distinguished while its stack has not come.
 const MOST_WORK: usize = 1 << 10;
 /// The most sums.
 const MOST_SUMS: usize = 1 << 20;
