@@ -149,7 +149,7 @@ fn a_pause_holds_for_everything_that_is_recorded() -> Result<()> {
         assert_eq!(markers.len(), 4, "{markers:?}");
         let notes = said(&traced);
         for words in [
-            "paused the recording 2 times, for ",
+            "paused recording 2 times, for ",
             ": 7 dispatches, 14 copies, ",
             "named one thread",
         ] {

@@ -151,7 +151,7 @@ mod tests {
         for (word, why) in [
             ("1:2", "three numbers"),
             ("1:2:3:4", "three numbers"),
-            ("a:2:3", "no number"),
+            ("a:2:3", "not a number"),
             ("-1:2:3", "negative"),
             ("1:2:x", "REPEAT must be"),
             ("1:0:1", "LENGTH must not"),

@@ -591,7 +591,7 @@ mod tests {
         pause.change(Moment::paused);
         pause.left_out[0].store(7, Relaxed);
         let notes = pause.notes();
-        assert!(notes[0].contains("paused the recording 1 times, for 0.00"));
+        assert!(notes[0].contains("paused recording 1 times, for 0.00"));
         assert!(notes[0].contains(": 7 dispatches that started then are excluded"));
         assert_eq!(notes[1], "the recording was paused when it ended");
         assert!(pause.notes()[0].contains("no dispatches and copies"));

@@ -55,7 +55,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Duration,
         Sets::Nothing,
-        "Wait up to this long for a GPU runtime to load, or for a thread that can be entered (default: until the process is 5s old)",
+        "Wait up to this long for a GPU runtime or a safe thread (default: until 5s old)",
     )
     .more(
         "In a process's first minute, the time it spends waiting for a CPU does not count towards the default. Use 1ms to fail \
@@ -109,7 +109,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Flag,
         Sets::Nothing,
-        "Read kernel times from the dispatch log of AMD's kernel driver, without entering the process",
+        "Read kernel times from AMD's driver log, without entering the process",
     )
     .more(
         "Nothing is loaded into the process and no thread is stopped. Newer drivers keep this log for gfx950 and gfx12. It has \
@@ -224,7 +224,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Text("PATH"),
         Sets::Words(&["MIDAIR_CUPTI"], ""),
-        "Use this CUPTI library (libcupti.so.N) for a CUDA process; absolute path as the process sees it",
+        "Use this CUPTI library (libcupti.so.N); absolute path as the process sees it",
     )
     .more(
         "By default, midair uses a CUPTI that the process has already mapped, or searches next to its CUDA libraries, in its \

@@ -87,7 +87,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Filter,
         Shape::Text("NAME"),
         Sets::Words(&[RANK_VARIABLE], ""),
-        "Read the MPI rank from this environment variable; requires --mpi-world-size-variable",
+        "Read the MPI rank from this variable; requires --mpi-world-size-variable",
     )
     .not_with_attach(NO_RANKS),
     Opt::new(
@@ -95,7 +95,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Filter,
         Shape::Text("NAME"),
         Sets::Words(&[SIZE_VARIABLE], ""),
-        "Read the number of MPI ranks from this environment variable; requires --mpi-world-rank-variable",
+        "Read the number of MPI ranks from this variable; requires --mpi-world-rank-variable",
     )
     .not_with_attach(NO_RANKS),
 ];

@@ -103,7 +103,7 @@ pub(super) const OPTIONS: &[Opt] = &[
             max: 100,
         },
         Sets::Words(&["MIDAIR_MAX_OVERHEAD"], ""),
-        "Limit the overhead of recording, or of counting with --pmc, in percent (default 2 with --pmc, else no limit)",
+        "Limit the overhead in percent (default 2 with --pmc, else no limit)",
     )
     .more(
         "Without --pmc, in an attached process: midair records in bursts at random times, as many as their measured cost allows, \

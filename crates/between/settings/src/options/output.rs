@@ -34,7 +34,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Output,
         Shape::Text("NAME"),
         Sets::Words(&["ROCPROF_OUTPUT_FILE_NAME"], ""),
-        "Use this prefix for result files (default: ROCPROF_OUTPUT_FILE_NAME, else %hostname%/%pid%)",
+        "Use this prefix for files (default: ROCPROF_OUTPUT_FILE_NAME, else %hostname%/%pid%)",
     )
     .short('o')
     .more(

@@ -439,7 +439,10 @@ fn chosen_kernels_are_the_only_ones_in_files_and_overlap_all_the_same() {
         .choose(&none, Plan::default().kernel_names, true)
         .unwrap();
     let said = missed.records.none_chosen().unwrap();
-    assert!(said.contains("6 dispatches are excluded, of vadd"), "{said}");
+    assert!(
+        said.contains("6 dispatches are excluded, of vadd"),
+        "{said}"
+    );
     assert_eq!(
         rows(Some("vadd"), None, vec![], true),
         (vec![1, 3, 4], vec![1, 2, 3, 4])
