@@ -68,6 +68,7 @@ mod profiler;
 mod python_package;
 mod raw_queues;
 mod recipes;
+mod record_kernels;
 mod recorder;
 mod refusals;
 mod regions;

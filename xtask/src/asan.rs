@@ -80,6 +80,12 @@ const EDGES: &[Edge] = &[
         suite: false,
     },
     Edge {
+        package: "midair-so",
+        test: "arguments",
+        without: &[],
+        suite: true,
+    },
+    Edge {
         package: "midair-sdk-so",
         test: "secure",
         without: &[],

@@ -60,6 +60,7 @@ pub const PACKAGES: &[&str] = &[
     "midair-rocattach-so",
     "midair-roctx-so",
     "midair-rocpd-so",
+    "midair-so",
     // What `midair demo` starts.
     "midair-sim-hsa",
     "midair-sim-hip",
@@ -172,6 +173,8 @@ pub const ITEMS: &[Item] = &[
         "lib/librocprofiler-sdk-rocpd.so.1",
         &["librocprofiler-sdk-rocpd.so"],
     ),
+    // For C programs that attach and read records.
+    library("libmidair_so.so", "lib/libmidair.so.0", &["libmidair.so"]),
     library(
         "librocprofiler_sdk_attach.so",
         "lib/librocprofiler-sdk-attach.so.1",

@@ -49,7 +49,10 @@ fn files(release: &Release) -> Outcome<Vec<(String, PathBuf)>> {
     tree::copy(&release.prefix, Path::new("/nowhere"), &mut |file| {
         // No headers, and none of the links that they are for: a wheel has no links.
         let runs = file.starts_with("bin/") || file.starts_with("lib/");
-        let builds = file.starts_with("lib/cmake/") || file.starts_with("lib/pkgconfig/");
+        // The library for C programs is linked against a header.
+        let builds = ["lib/cmake/", "lib/pkgconfig/", "lib/libmidair.so"]
+            .iter()
+            .any(|start| file.starts_with(start));
         let source = release.prefix.join(file);
         if runs && !builds && !source.is_symlink() {
             files.push((format!("{PREFIX}/{file}"), source));
