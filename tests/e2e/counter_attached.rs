@@ -291,7 +291,7 @@ fn what_cannot_be_counted_is_refused_before_the_process_is_touched() -> Result<(
         (&["--pmc", "SQ_WAVE"], "near it are SQ_WAVES"),
         (
             &["-E", &extra, "--pmc", "THREE"],
-            "3 counters of GRBM, which counts 2 at once",
+            "3 counters of GRBM, which has 2",
         ),
     ];
     for (words, says) in cases {

@@ -78,7 +78,7 @@ fn one_that_cannot_be_used_is_refused_before_anything_is_touched() -> Result<()>
         let said = exit.stderr.join("\n");
         assert_eq!(exit.status.code(), Some(33), "{exit}");
         let why = "No space left on device";
-        assert!(said.contains(why) && said.contains("in TMPDIR"), "{exit}");
+        assert!(said.contains(why) && said.contains("set TMPDIR"), "{exit}");
     }
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", target.pid()))?;
     assert!(

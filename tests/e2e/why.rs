@@ -268,7 +268,11 @@ fn the_rank_that_does_not_come_to_a_collective_is_named() -> Result<()> {
     let all = seen("nobody late", &["--tree", &root], |it| {
         it["late"].as_array().is_some_and(Vec::is_empty) && it["sentences"][0].is_string()
     })?;
-    assert!(all["sentences"][0].to_string().contains("all 3 processes"));
+    assert!(
+        all["sentences"][0]
+            .to_string()
+            .contains("all 3 participating processes")
+    );
     ranks.into_iter().try_for_each(end)
 }
 

@@ -351,7 +351,7 @@ fn what_cannot_be_is_refused_by_name() {
         (
             &["-n", "x", "--attach-pid", "1", "--target-error", "much"],
             2,
-            "--target-error much is not a number",
+            "--target-error much is not a positive number",
         ),
         (
             &["-n", "x", "--target-error", "1", "--", "app"],

@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_said_with_what_is() {
         let failure = gpus(Some("gfx900"), &Settings::new()).err().unwrap();
-        assert_eq!(failure.what, "the counters of 'gfx900' are not known");
+        assert_eq!(failure.what, "the counters of 'gfx900' are unknown");
         assert!(failure.hint.contains("gfx942"), "{}", failure.hint);
         let unknown = Listed {
             place: Some((1, 3)),

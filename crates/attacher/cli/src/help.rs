@@ -38,10 +38,10 @@ Examples:
 /// The text below `midair flame --help`.
 pub(crate) const FLAME: &str = "\
 Examples:
-  midair flame 4242                         ten seconds of process 4242
-  midair flame train.py --duration 1m       by name, for a minute
-  midair flame 4242 -f folded               stacks for flamegraph.pl, a line for each
-  midair flame 4242 -f speedscope           for www.speedscope.app
+  midair flame 4242                     ten seconds of process 4242
+  midair flame train.py --duration 1m   by name, for a minute
+  midair flame 4242 -f folded           stacks for flamegraph.pl, one a line
+  midair flame 4242 -f speedscope       a file for www.speedscope.app
 
 --help-all also lists options that are known and not built yet.";
 

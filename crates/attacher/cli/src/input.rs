@@ -278,7 +278,11 @@ mod tests {
             ("in", "", "file extension must be"),
             ("in.json", "{}", "no list 'jobs'"),
             ("in.yaml", "jobs:\n  - x: &a 1\n", "line 2"),
-            ("in.yaml", "jobs:\n  - no_such: 1\n", "no option no_such"),
+            (
+                "in.yaml",
+                "jobs:\n  - no_such: 1\n",
+                "unknown option no_such",
+            ),
             (
                 "in.yaml",
                 "jobs:\n  - output_file: a\n  - output_file: b\n",
@@ -290,7 +294,11 @@ mod tests {
                 "not both",
             ),
             ("in.yaml", "jobs:\n  - pmc: [[A]]\n", "a list of texts"),
-            ("in.yaml", "jobs:\n  - input: x.yaml\n", "no option input"),
+            (
+                "in.yaml",
+                "jobs:\n  - input: x.yaml\n",
+                "unknown option input",
+            ),
             (
                 "in.yaml",
                 "jobs:\n  - rocshmem_trace: true\n",

@@ -436,7 +436,7 @@ fn the_end_of_the_target() {
         // The process has not ended when this side yields to another profiler. The results report
         // that.
         assert_eq!(
-            end.err.contains("process 4242 has ended or"),
+            end.err.contains("process 4242 exited or"),
             word != "yield",
             "{word}: {}",
             end.err

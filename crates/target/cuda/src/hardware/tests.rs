@@ -66,7 +66,7 @@ fn cupti_is_asked_only_before_a_context_and_its_answer_is_told() {
     for (answer, told) in [
         (
             result::ERROR_NOT_SUPPORTED,
-            "does not have it (CUPTI_ERROR_NOT_SUPPORTED)",
+            "does not support it (CUPTI_ERROR_NOT_SUPPORTED)",
         ),
         (
             result::ERROR_NOT_INITIALIZED,

@@ -237,7 +237,7 @@ fn tables_are_found_hooked_and_restored() {
     lay_out(COMPLETE, 0x55);
     let nvtx = Nvtx::begin(&cupti);
     assert_eq!(nvtx.tables(), 0);
-    assert!(nvtx.note().unwrap().contains("in 1 libraries"));
+    assert!(nvtx.note().unwrap().contains("of 1 libraries"));
     assert_eq!(nvtx.last_note(), None);
     drop(nvtx);
     assert!((6..70).all(|at| IMAGE.0[at].load(SeqCst) == 0x55));

@@ -33,7 +33,7 @@ fn unusable_files_are_refused_with_the_reason() {
 
 #[test]
 fn a_driver_that_is_too_old_or_of_unknown_version_is_the_reason() {
-    assert!(why("/x", 0).contains("does not tell its version"));
+    assert!(why("/x", 0).contains("does not report its version"));
     assert!(why("/x", 11_080).contains("has CUDA 11.8"));
 }
 
