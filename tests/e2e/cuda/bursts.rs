@@ -403,7 +403,7 @@ fn kernels_in_bursts_are_timed_as_usual() -> Result<()> {
     trace.whole()?;
     let notes = trace.notes();
     assert!(
-        notes.contains("timed as usual") && notes.contains("(--max-overhead)"),
+        notes.contains("timed as usual") && notes.contains("with --max-overhead"),
         "{notes}"
     );
     assert_eq!(target.model_log()?.of("hw_trace").count(), 0);

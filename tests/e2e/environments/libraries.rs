@@ -314,7 +314,10 @@ fn two_copies_in_a_program_that_is_started() -> Result<()> {
     target.wait(PATIENCE)?.success()?;
     let whole = json(&out.join("o_results.json"))?;
     let notes = whole["rocprofiler-sdk-tool"][0]["metadata"]["midair"]["notes"].to_string();
-    assert!(notes.contains("HipDispatchTable is there twice"), "{notes}");
+    assert!(
+        notes.contains("two copies of HipDispatchTable exist"),
+        "{notes}"
+    );
     assert!(!out.join("o_hip_api_trace.csv").exists());
     assert_eq!(
         Csv::read(&out.join("o_kernel_trace.csv"))?.rows.len(),

@@ -24,6 +24,7 @@ use midair_procinfo::Pid;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
 use midair_settings::EXTRA_COUNTERS;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -409,7 +410,15 @@ pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<Path
 /// [`Kind::Output`], where there can be none in the directory for temporary files.
 pub(crate) fn record_file() -> Result<RecordWriter, Failure> {
     let directory = std::env::temp_dir();
-    let made = rights::as_real_user(|| RecordWriter::create_in(&directory)?.with_room());
+    let made = rights::as_real_user(|| {
+        match RecordWriter::create_in(&directory)?.with_room() {
+            // The limit of this process for files, which has a refusal of its own.
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                RecordWriter::create_in(&directory)
+            }
+            made => made,
+        }
+    });
     made.and_then(|made| made).map_err(|error| {
         Failure::new(
             Kind::Output,

@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(warnings.len(), 1);
         assert!(
             warnings[0]
-                .contains("without calls of HIP, launches of graphs and HIP events: --cuda-trace"),
+                .contains("has no calls of HIP, launches of graphs and HIP events: --cuda-trace"),
             "{warnings:?}"
         );
         let (_, warnings, notes) = told(&settings_there(), Requested::default()).unwrap();

@@ -353,7 +353,7 @@ mod tests {
         for (code, word) in [
             (refusal::USER, "user or group"),
             (refusal::NOT_DUMPABLE, "not dumpable"),
-            (refusal::SECURE, "more rights"),
+            (refusal::SECURE, "more privileges"),
             (refusal::CAPABLE, "capabilities"),
             (refusal::NAMESPACE, "namespace"),
             (refusal::UNKNOWN, "identify the attacher"),

@@ -263,7 +263,7 @@ mod tests {
         for (before, now) in [(&first, &more), (&more, &first)] {
             let text = refuse_changes(Some(before), now).unwrap_err().text;
             assert!(
-                text.contains("ROCPROF_HIP_RUNTIME_API_TRACE differs"),
+                text.contains("different settings (ROCPROF_HIP_RUNTIME_API_TRACE)"),
                 "{text}"
             );
         }

@@ -178,7 +178,7 @@ mod tests {
         for (counters, passes, says) in [
             (free(Access::All), true, "all users"),
             (free(Access::Admin), true, "this user is one"),
-            (free(Access::NoDriver), false, "not known"),
+            (free(Access::NoDriver), false, "are unknown"),
             (free(Access::Refused), false, "RmProfilingAdminOnly is 1"),
             (
                 Counters {

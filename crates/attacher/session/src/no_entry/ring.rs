@@ -348,7 +348,7 @@ mod tests {
         };
         assert_eq!(
             wrong(|told| told.version = 5),
-            "its stream has version 5, and 3 and 4 are known"
+            "its stream has version 5; midair supports 3 and 4"
         );
         assert!(wrong(|told| told.version = 3).contains("version 3"));
         assert!(wrong(|told| told.reads_at = Some(336)).contains("version 4"));

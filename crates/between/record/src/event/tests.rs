@@ -101,11 +101,11 @@ fn each_reason_for_no_times_has_its_number_and_its_text() {
     for (number, word) in [
         "timed",
         "packet processor",
-        "no signal",
+        "no free signal",
         "reused",
         "running at detach",
         "queue was destroyed",
-        "no plausible times",
+        "implausible",
         "without profiling",
     ]
     .into_iter()
