@@ -175,3 +175,24 @@ fn each_line_has_the_times_of_its_own_launches_on_amds_runtimes() -> Result<()> 
     target.expect("ready")?;
     check(target)
 }
+
+/// Who asks for stacks of a program without Python hears at the end why there are none.
+#[test]
+fn a_process_without_python_is_named() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut program = Command::new(kit.program("long_names")?);
+    program.arg("7");
+    let mut target = kit.start_command(program, "model.log", &[])?;
+    target.expect("ready")?;
+    let attacher = Attacher::midair(target.target.pid(), &WORDS)?;
+    target.send("work 3")?;
+    target.expect("work")?;
+    let traced = attacher.detach()?;
+    let said = traced.exit.stderr.join("\n");
+    let why = "no stacks are taken (--stacks): the process has no Python";
+    assert!(said.contains(why), "{}", traced.exit);
+    assert_eq!(std::fs::read_to_string(traced.file("results.folded"))?, "");
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}

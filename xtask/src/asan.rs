@@ -320,5 +320,10 @@ fn test_program(edge: &Edge) -> Outcome<PathBuf> {
 }
 
 fn directory_of(package: &str) -> Outcome<PathBuf> {
-    crate_directory(package.strip_prefix("midair-").unwrap_or(package))
+    // The package of libmidair is called as its directory is.
+    let name = match package {
+        "midair-so" => package,
+        other => other.strip_prefix("midair-").unwrap_or(other),
+    };
+    crate_directory(name)
 }

@@ -9,7 +9,7 @@ use midair_output::{
     Attach, Console, CounterReport, Format, GpuSamples, Names, Outcome, Plan, RecordFile, Screen,
     Trace, WriteError, console_summary, table,
 };
-use midair_record::event::TOO_MANY_RANGES;
+use midair_record::event::{NO_STACKS, TOO_MANY_RANGES};
 use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::{COLLECTION_PERIOD, DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
 use std::path::{Path, PathBuf};
@@ -378,7 +378,11 @@ impl Ready {
     pub(crate) fn words_alone(&self) -> (Vec<String>, Option<Failure>) {
         let (mut warnings, incomplete) = self.conclusion(None);
         warnings.retain(|warning| warning != NOTHING);
-        warnings.extend(self.trace.records.index().notes.iter().cloned());
+        for note in &self.trace.records.index().notes {
+            if !warnings.contains(note) {
+                warnings.push(note.clone());
+            }
+        }
         (warnings, incomplete)
     }
 
@@ -511,6 +515,14 @@ impl Ready {
             warnings.push(nothing.to_owned());
         }
         warnings.extend(self.why_empty.clone());
+        // Without stacks there is nothing to see where they were asked for.
+        let no_stacks = index.notes.iter();
+        warnings.extend(
+            no_stacks
+                .filter(|note| note.starts_with(NO_STACKS))
+                .cloned(),
+        );
+        warnings.extend(index.stacks.notes());
         (warnings, incomplete)
     }
 }

@@ -28,7 +28,7 @@ pub use graphs::{GraphCall, graph};
 pub use name::{MOST_NAME, kernel_name};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
-pub use stacks::{Code, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Stack, frames};
+pub use stacks::{Code, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, NO_STACKS, Stack, frames};
 
 use plain::Words;
 

@@ -15,6 +15,7 @@ impl Job<'_> {
         let mut notes = self.trace.notes.clone();
         notes.extend(self.index.notes.iter().cloned());
         notes.extend(self.index.unbalanced());
+        notes.extend(self.index.stacks.notes());
         let plan = &self.trace.counters;
         notes.extend(self.renamed.iter().filter_map(|renamed| renamed.note()));
         notes.extend(self.graphs.notes());

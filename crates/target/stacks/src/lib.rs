@@ -223,3 +223,21 @@ const fn header<T>(kind: u8, operation: u32, tail: usize) -> Header {
         operation,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_record::event::NO_STACKS;
+
+    #[test]
+    fn each_reason_is_known_to_the_attacher_by_its_start() {
+        for why in [
+            Unavailable::NoPython,
+            Unavailable::Version,
+            Unavailable::FreeThreaded,
+            Unavailable::Memory,
+        ] {
+            assert!(why.text().starts_with(NO_STACKS), "{why:?}");
+        }
+    }
+}

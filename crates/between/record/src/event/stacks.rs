@@ -5,6 +5,9 @@
 
 use super::Header;
 
+/// The start of the note that no stacks are taken. The attacher repeats that note at its end.
+pub const NO_STACKS: &str = "no stacks are taken (--stacks): ";
+
 /// The most frames of a stack. Further ones, the outermost, are left out.
 pub const MOST_FRAMES: usize = 128;
 /// The most bytes of the name of a function, and of that of a file.

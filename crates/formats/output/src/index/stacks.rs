@@ -58,6 +58,24 @@ pub struct Stacks {
 }
 
 impl Stacks {
+    /// Returns what a reader should know about the stacks.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.is_on && self.taken + self.left_out == 0 && self.all().next().is_some() {
+            notes.push(
+                "no launch has a stack (--stacks): all work was launched outside of Python code"
+                    .to_owned(),
+            );
+        }
+        if self.left_out > 0 {
+            notes.push(format!(
+                "{} launches have no stack: there were too many different stacks",
+                self.left_out
+            ));
+        }
+        notes
+    }
+
     /// Returns the frames of a stack, the innermost first, each with its line. None where the
     /// stack's description is missing.
     pub fn frames(&self, stack: u32) -> Option<impl DoubleEndedIterator<Item = (&Function, u32)>> {

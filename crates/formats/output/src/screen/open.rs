@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// How files with these endings are opened, the longer ending first. `FILE` stands for the file.
-const WAYS: [(&str, &str); 8] = [
+const WAYS: [(&str, &str); 10] = [
     (
         "pftrace",
         "FILE at https://ui.perfetto.dev (Open trace file)",
@@ -12,6 +12,8 @@ const WAYS: [(&str, &str); 8] = [
         "pt.trace.json",
         "FILE with HolisticTraceAnalysis or TensorBoard, or at https://ui.perfetto.dev",
     ),
+    ("speedscope.json", "FILE at https://www.speedscope.app"),
+    ("folded", "flamegraph.pl FILE > FILE.svg"),
     ("html", "FILE in any browser"),
     ("db", "midair show FILE"),
     ("parquet", "midair show FILE"),
