@@ -28,7 +28,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("cli", 5),
     ("compute", 7),
     ("live", 5),
-    ("record", 9),
+    ("record", 10),
     ("session", 7),
     ("settings", 13),
     ("tool-call", 5),

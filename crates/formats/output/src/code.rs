@@ -1,14 +1,13 @@
 //! The application's code behind the GPU's time: names of frames, and sums by stack.
 
-use crate::index::{Function, Index, Stat, Work};
-use crate::job::Job;
+use crate::index::{Function, Index, Stat};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// The name of the outermost frame of work whose launch has no stack.
 pub(crate) const NO_STACK: &str = "(launched outside of Python)";
 /// The same where the stack's description is missing: there were too many, or it was lost.
-const UNKNOWN_STACK: &str = "(stack not recorded)";
+pub(crate) const UNKNOWN_STACK: &str = "(stack not recorded)";
 /// Parts of the paths of files that come with Python and its packages.
 const LIBRARIES: [&str; 4] = [
     "/site-packages/",
@@ -36,7 +35,8 @@ fn place(function: &Function, line: u32) -> String {
     }
 }
 
-fn one_line(text: &str) -> Cow<'_, str> {
+/// Returns a text as one line that no terminal interprets.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     midair_failure::plain::line(text)
 }
 
@@ -66,36 +66,6 @@ pub(crate) fn by_line(index: &Index) -> HashMap<String, Stat> {
             }
         };
         all.entry(name).or_default().merge(&stat);
-    }
-    all
-}
-
-/// Returns the GPU's work by stack, the outermost frame first; the last part is the work itself.
-pub(crate) fn by_stack(job: &Job<'_>) -> BTreeMap<Vec<String>, Stat> {
-    let stacks = &job.index.stacks;
-    let mut named: HashMap<u32, Vec<String>> = HashMap::new();
-    let mut all: BTreeMap<Vec<String>, Stat> = BTreeMap::new();
-    for (stack, work, stat) in stacks.all() {
-        let path = named.entry(stack).or_insert_with(|| {
-            let frames = stacks.frames(stack);
-            match frames {
-                _ if stack == 0 => vec![NO_STACK.to_owned()],
-                None => vec![UNKNOWN_STACK.to_owned()],
-                Some(frames) => frames
-                    .rev()
-                    .map(|(function, line)| frame(function, line))
-                    .collect(),
-            }
-        });
-        let mut path = path.clone();
-        path.push(match work {
-            Work::Kernel(id) => one_line(&job.kernel_name_by_id(id)).into_owned(),
-            Work::Copy(direction) => {
-                let kind = midair_domain::kind::MEMORY_COPY;
-                job.names.operation(kind, direction).into_owned()
-            }
-        });
-        all.entry(path).or_default().merge(&stat);
     }
     all
 }

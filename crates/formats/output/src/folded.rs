@@ -9,12 +9,13 @@
 use crate::code;
 use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, OutputFile, WriteError};
+use crate::index::{Stat, Work};
 use crate::job::Job;
 use crate::sink::{Opened, Sink, Writer};
 use midair_domain::KindSet;
 use midair_record::event::Record;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The file of each format.
 const FOLDED: &str = "results.folded";
@@ -83,11 +84,41 @@ fn process(job: &Job<'_>, jobs: &[Job<'_>]) -> Option<String> {
     (jobs.len() > 1).then(|| format!("process {pid}"))
 }
 
+/// Returns the GPU's work by stack, the outermost frame first; the last part is the work itself.
+pub(crate) fn by_stack(job: &Job<'_>) -> BTreeMap<Vec<String>, Stat> {
+    let stacks = &job.index.stacks;
+    let mut named: HashMap<u32, Vec<String>> = HashMap::new();
+    let mut all: BTreeMap<Vec<String>, Stat> = BTreeMap::new();
+    for (stack, work, stat) in stacks.all() {
+        let path = named.entry(stack).or_insert_with(|| {
+            let frames = stacks.frames(stack);
+            match frames {
+                _ if stack == 0 => vec![code::NO_STACK.to_owned()],
+                None => vec![code::UNKNOWN_STACK.to_owned()],
+                Some(frames) => frames
+                    .rev()
+                    .map(|(function, line)| code::frame(function, line))
+                    .collect(),
+            }
+        });
+        let mut path = path.clone();
+        path.push(match work {
+            Work::Kernel(id) => code::one_line(&job.kernel_name_by_id(id)).into_owned(),
+            Work::Copy(direction) => {
+                let kind = midair_domain::kind::MEMORY_COPY;
+                job.names.operation(kind, direction).into_owned()
+            }
+        });
+        all.entry(path).or_default().merge(&stat);
+    }
+    all
+}
+
 fn folded(jobs: &[Job<'_>]) -> String {
     let mut out = String::new();
     for job in jobs {
         let process = process(job, jobs);
-        for (path, stat) in code::by_stack(job) {
+        for (path, stat) in by_stack(job) {
             let frames: Vec<String> = process
                 .iter()
                 .chain(&path)
@@ -106,7 +137,7 @@ fn speedscope(jobs: &[Job<'_>]) -> String {
     for job in jobs {
         let (mut samples, mut weights) = (Vec::new(), Vec::new());
         let mut end = 0_u64;
-        for (path, stat) in code::by_stack(job) {
+        for (path, stat) in by_stack(job) {
             let sample: Vec<usize> = path
                 .into_iter()
                 .map(|frame| {

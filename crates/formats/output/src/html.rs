@@ -16,8 +16,8 @@ mod series;
 mod tables;
 mod timeline;
 
-use crate::code;
 use crate::files::{FileSet, OutputFile, WriteError};
+use crate::folded;
 use crate::job::Job;
 use crate::sink::{Opened, Sink, Writer};
 use rows::Session;
@@ -144,7 +144,7 @@ fn stacks(jobs: &[Job<'_>]) -> (Vec<String>, Vec<Value>) {
     let mut all: Vec<(u64, u64, Vec<usize>)> = Vec::new();
     for job in jobs.iter().filter(|job| job.index.stacks.is_on) {
         let process = (jobs.len() > 1).then(|| format!("process {}", job.trace.process.pid));
-        for (path, stat) in code::by_stack(job) {
+        for (path, stat) in folded::by_stack(job) {
             let path = process.iter().cloned().chain(path).map(|name| {
                 *places.entry(name).or_insert_with_key(|name| {
                     frames.push(name.clone());
