@@ -181,6 +181,8 @@ impl Work for Worker {
 
     fn end(&mut self) -> bool {
         changes::serve(false);
+        // What this process records by itself afterwards has no stacks.
+        midair_stacks::end();
         windows::set_plan(Plan::default());
         collect::with(|collection| collection.end())
     }

@@ -82,7 +82,8 @@ pub fn begin() -> Result<(), Unavailable> {
     end();
     let python = Python::find()?;
     let mut at = MAPPED.load(Acquire);
-    if at.is_null() {
+    let is_new = at.is_null();
+    if is_new {
         // SAFETY: this creates a fresh private mapping at an address that the kernel chooses. Its
         // pages are there from the start, so that no thread of the application waits for them.
         let base = unsafe {
@@ -100,10 +101,13 @@ pub fn begin() -> Result<(), Unavailable> {
         }
         at = base.cast();
     }
-    // SAFETY: the mapping has room for a session, and no other thread uses it (the caller's
-    // promise). Only its first field is written as a whole; the tables are valid when zeroed.
+    // SAFETY: the mapping has room for a session. Its first field is written before any other
+    // thread knows the mapping, and never again: a process has one such Python. The tables are valid
+    // when zeroed, and any thread may use them at any time.
     unsafe {
-        (&raw mut (*at).python).write(python);
+        if is_new {
+            (&raw mut (*at).python).write(python);
+        }
         (*at).stacks.clear();
         (*at).functions.clear();
     }
@@ -136,15 +140,18 @@ pub fn take(correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
 
 impl Session {
     fn take(&self, correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
-        let mut frames = [Frame::default(); MOST_FRAMES];
-        let Some((count, is_cut, key)) = self.python.walk(&mut frames) else {
+        // Most stacks are known: their frames are only read, not kept.
+        let mut key = 0;
+        let Some(_) = self
+            .python
+            .walk(|frame| key = self.python.mixed(key, &frame))
+        else {
             return;
         };
-        let frames = frames.get(..count).unwrap_or_default();
         let number = match self.stacks.find(key) {
             Found::Known(number) => number,
             Found::New(number) => {
-                self.describe(number, frames, is_cut, store);
+                self.describe(number, store);
                 number
             }
             Found::Full => 0,
@@ -158,33 +165,31 @@ impl Session {
 
     /// Writes a stack, and those of its functions that were not written yet.
     #[cold]
-    fn describe(
-        &self,
-        number: u32,
-        frames: &[Frame],
-        is_cut: bool,
-        store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool,
-    ) {
+    fn describe(&self, number: u32, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
         let mut tail = [0_u8; 8 * MOST_FRAMES];
-        let mut len = 0;
-        for (frame, into) in frames.iter().zip(tail.chunks_exact_mut(8)) {
-            let function = match self.functions.find(self.python.function_key(frame)) {
+        let mut places = tail.chunks_exact_mut(8);
+        let mut count = 0;
+        let is_cut = self.python.walk(|frame| {
+            let function = match self.functions.find(self.python.function_key(&frame)) {
                 Found::Known(function) => function,
                 Found::New(function) => {
-                    self.describe_function(function, frame, store);
+                    self.describe_function(function, &frame, store);
                     function
                 }
                 Found::Full => 0,
             };
-            let line = self.python.line(frame).unwrap_or(0);
+            let line = self.python.line(&frame).unwrap_or(0);
             let word = u64::from(function) | u64::from(line) << 32;
-            into.copy_from_slice(&word.to_le_bytes());
-            len += 8;
-        }
+            if let Some(into) = places.next() {
+                into.copy_from_slice(&word.to_le_bytes());
+                count += 1;
+            }
+        });
+        let len = 8 * count as usize;
         let stack = Stack {
             header: header::<Stack>(kind::STACK, number, len),
-            frames: frames.len() as u32,
-            is_cut: u32::from(is_cut),
+            frames: count,
+            is_cut: u32::from(is_cut == Some(true)),
         };
         store(
             kind::STACK,

@@ -18,7 +18,7 @@ const LONGEST_TABLE: usize = 1 << 20;
 const MOST_STEPS: usize = 4 * MOST_FRAMES;
 
 /// A frame.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
     /// Address of the code object.
     code: usize,
@@ -94,10 +94,9 @@ impl Python {
         })
     }
 
-    /// Walks the calling thread's frames from the innermost one. Returns their number, whether there
-    /// are more of them than fit, and a key that differs between different stacks. None where the
-    /// thread is not in Python code.
-    pub(crate) fn walk(&self, into: &mut [Frame; MOST_FRAMES]) -> Option<(usize, bool, u64)> {
+    /// Calls `each` with the calling thread's frames, from the innermost one, [`MOST_FRAMES`] at
+    /// most. Returns whether there are more; None if the thread is not in Python code.
+    pub(crate) fn walk(&self, mut each: impl FnMut(Frame)) -> Option<bool> {
         // SAFETY: the function takes no arguments and may be called by any thread at any time.
         let state = unsafe { (self.state)() }.addr();
         if state < LOWEST {
@@ -113,7 +112,7 @@ impl Python {
             // SAFETY: as above.
             at = unsafe { read(at + behind as usize) };
         }
-        let (mut count, mut key) = (0, 0x6d69_6461_6972_u64);
+        let mut count = 0;
         for _ in 0..MOST_STEPS {
             if at < LOWEST || !at.is_multiple_of(8) {
                 break;
@@ -125,20 +124,16 @@ impl Python {
                 let Some(frame) = self.frame(at) else {
                     break;
                 };
-                let Some(place) = into.get_mut(count) else {
-                    return Some((count, true, key));
-                };
-                *place = frame;
+                if count == MOST_FRAMES {
+                    return Some(true);
+                }
                 count += 1;
-                key = mix(key, frame.code as u64);
-                key = mix(key, frame.distance);
-                // A code object may lie where another one lay before.
-                key = mix(key, self.identity(frame.code));
+                each(frame);
             }
             // SAFETY: as above.
             at = unsafe { read(at + of.previous as usize) };
         }
-        (count > 0).then_some((count, false, key))
+        (count > 0).then_some(false)
     }
 
     fn frame(&self, at: usize) -> Option<Frame> {
@@ -167,6 +162,13 @@ impl Python {
             let first: u32 = read(code + self.offsets.first_line as usize);
             name ^ u64::from(first) << 40
         }
+    }
+
+    /// Mixes a frame into a stack's key.
+    pub(crate) fn mixed(&self, key: u64, frame: &Frame) -> u64 {
+        let key = mix(mix(key, frame.code as u64), frame.distance);
+        // A code object may lie where another one lay before.
+        mix(key, self.identity(frame.code))
     }
 
     /// Returns a key that differs between different functions.

@@ -10,7 +10,7 @@ pub const NO_STACKS: &str = "no stacks are taken (--stacks): ";
 
 /// The most frames of a stack. Further ones, the outermost, are left out.
 pub const MOST_FRAMES: usize = 128;
-/// The most bytes of the name of a function, and of that of a file.
+/// The most bytes of the name of a function or of a file.
 pub const MOST_CODE_NAME: usize = 1024;
 
 /// A function that was on a stack. Its file's name (`file_len` bytes) and its own (`name_len` bytes)

@@ -45,7 +45,7 @@ pub struct Stacks {
     stacks: HashMap<u32, Vec<(u32, u32)>, RandomState>,
     /// The stack of each launch by correlation id; 0 where it has none.
     launches: Vec<u32>,
-    /// Timed work by stack. The stack 0 is that of launches that have none.
+    /// Timed work by stack. Launches without a stack have the stack 0.
     pub sums: HashMap<(u32, Work), Stat, RandomState>,
     /// The same by correlation id, for launches whose stack has not come yet.
     waiting: HashMap<u64, Vec<(Work, Stat)>, RandomState>,
@@ -94,7 +94,7 @@ impl Stacks {
             .unwrap_or(0)
     }
 
-    /// Returns the sums, those of work whose launch has no stack included.
+    /// Returns the sums, also of work whose launch has no stack.
     pub fn all(&self) -> impl Iterator<Item = (u32, Work, Stat)> {
         let known = self.sums.iter();
         let waiting = self.waiting.iter();
