@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use midair_procinfo::task::Turns;
 use midair_procinfo::{Tid, task};
-use midair_ptrace::{Awake, Boost, Deadline, Urgent, apart, avoid_processor, trace};
+use midair_ptrace::{Awake, Boost, Deadline, Lender, Urgent, apart, avoid_processor, trace};
 
 use crate::arch::{self, number};
 use crate::error::{During, EnterError, RejectedThread};
@@ -69,6 +69,8 @@ const OLDEST: Duration = Duration::from_millis(160);
 const READINGS_APART: u32 = 16;
 /// The longest wait for the loader's lock. What seems to be held for longer may be something else.
 const LOADER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the thread that lends priority may take to start, before a parked thread is stopped.
+const LENDER_PATIENCE: Duration = Duration::from_millis(50);
 const LOADER_HELD: &str = "another thread holds the loader's lock";
 
 /// The search for a thread: what it has spent, and what it has seen.
@@ -84,6 +86,8 @@ struct Search<'a> {
     looked_at: HashMap<Tid, RejectedThread>,
     turn: usize,
     loader: LoaderLock,
+    /// Lends priority to the thread that is held.
+    lender: Lender,
     /// When the mappings are read again, and the interval until then.
     reading: Deadline,
     interval: Duration,
@@ -140,6 +144,7 @@ impl<'a> Search<'a> {
             looked_at: HashMap::new(),
             turn: 0,
             loader: apart(look.tid, || LoaderLock::find(&look.modules)),
+            lender: Lender::begin(),
             reading: Deadline::after(MAPPINGS_AGE),
             interval: MAPPINGS_AGE,
         }
@@ -237,13 +242,14 @@ impl<'a> Search<'a> {
         FaultPoint::Chosen.reached();
         trace(candidate.tid, || {
             let elsewhere = leave_processor_to(candidate.tid);
+            self.lender.wait(LENDER_PATIENCE);
             let _urgent = Urgent::begin();
             let Some(candidate) = judge.again(candidate) else {
                 return Err(NotHeld::Unsuitable("it continued in the meantime"));
             };
             is_free(loader, look)?;
             let awake = elsewhere.map(Awake::keep);
-            let boost = Boost::lend(candidate.tid);
+            let boost = self.lender.lend(candidate.tid);
             let _awake = awake.filter(|_| boost.lends());
             let began = Instant::now();
             let deadline = Deadline::after(options.stop);
@@ -269,6 +275,7 @@ impl<'a> Search<'a> {
     ) -> Result<Result<T, NotHeld>, EnterError> {
         let (look, options, loader) = (judge.look, self.options, self.loader());
         let (budget, looked_at) = (&mut self.budget, &mut self.looked_at);
+        let lender = &self.lender;
         trace(tid, || {
             let elsewhere = leave_processor_to(tid);
             let _urgent = Urgent::begin();
@@ -290,7 +297,7 @@ impl<'a> Search<'a> {
             // To lend priority takes a moment, which is saved where processors are free.
             let busy = waits_for_processors(tid, before);
             let awake = elsewhere.filter(|_| busy).map(Awake::keep);
-            let boost = busy.then(|| Boost::lend(tid));
+            let boost = busy.then(|| lender.lend(tid));
             let _awake = awake.filter(|_| boost.as_ref().is_some_and(Boost::lends));
             let time = SeizeTime {
                 began,

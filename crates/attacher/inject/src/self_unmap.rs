@@ -15,10 +15,11 @@
 //! start. So the thread ends wherever this process may die.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Boost, Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Urgent, Waited,
+    Deadline, Lender, Registers, RemoteAddr, Seized, StopKind, Stopped, Urgent, Waited,
     avoid_processor, fault, trace,
 };
 
@@ -27,6 +28,9 @@ use crate::error::{During, EnterError};
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
 use crate::worker::Block;
+
+/// How long the thread that lends priority may take to start.
+const LENDER_LIMIT: Duration = Duration::from_millis(5);
 
 const PHASE: &str = "the end of the worker thread";
 
@@ -86,8 +90,10 @@ impl Way<'_> {
         if let Ok(stat) = task::stat(worker) {
             avoid_processor(stat.processor);
         }
+        let lender = Lender::begin();
+        lender.wait(LENDER_LIMIT);
         let _urgent = Urgent::begin();
-        let _boost = Boost::lend(worker);
+        let _boost = lender.lend(worker);
         // We hang up only now: otherwise it could end before we follow it.
         if channel.take().is_some() {
             fault::step("hung up");

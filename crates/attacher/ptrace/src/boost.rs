@@ -11,8 +11,13 @@
 //! the held thread does with it. The held thread may also have displaced a thread of its own process
 //! that holds a lock which the tracer needs: that of the mappings, which reading memory takes.
 //!
-//! The lender starts while the held thread is off its processor, and only then. Alongside an owner that
-//! runs, the kernel makes a waiter spin for as long as the owner runs, and ignores its timeout.
+//! A loan starts while the held thread is off its processor, and only then. Alongside an owner that
+//! runs, the kernel makes a waiter spin for as long as the owner runs, and ignores its timeout. So the
+//! lender must not be late: it is made before the thread is stopped ([`Lender::begin`]), waits for the
+//! request with its real-time priority, and needs no memory of the heap for it. A lender that was made
+//! at the stop found the allocator or the lock of the mappings held by a thread of ours that had lost
+//! its processor, came when the held thread was waiting for a processor, and lent nothing: such stops
+//! took 7 to 190 ms at a load of 12 and more.
 //!
 //! Decisions: ENG-003 (`docs/deviations/engine.md`).
 
@@ -27,82 +32,125 @@ use crate::{Tid, own_tid};
 /// How long priority is lent. A waiter cannot be called off, so a loan may also last this much
 /// longer than wanted.
 pub(crate) const LENT: Duration = Duration::from_millis(1);
+/// The real-time priority of a lender: one step below the tracer's ([`crate::Urgent`]).
+const PRIORITY: i32 = 1;
+/// How often a lender without a request looks at the time.
+const IDLE: Duration = Duration::from_secs(1);
 
-/// Lends real-time priority to a thread until it is dropped, or for a millisecond. It does nothing
-/// where the limit allows us no priority above the lender's, or where only one processor is
-/// available.
+/// A thread that lends its real-time priority on request, until this is dropped.
 #[derive(Debug)]
-pub struct Boost {
-    lender: Option<(Arc<Shared>, JoinHandle<()>)>,
+pub struct Lender {
+    shared: Arc<Shared>,
+    /// None where nothing can be lent: only one processor is available, or no thread could be made.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A loan to one thread, until it is dropped, or for a millisecond. It does nothing where the limit
+/// allows us no priority above the lender's.
+#[derive(Debug)]
+pub struct Boost<'a> {
+    shared: Option<&'a Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// The futex word: the id of its owner.
+    /// The word of the loan: the id of its owner.
     word: AtomicU32,
-    /// The lender's id once it is about to wait; [`OVER`] when it has waited, or will not wait.
+    /// A futex word: the id of the thread to lend to, [`NONE`] or [`OVER`].
+    wanted: AtomicU32,
+    /// One of the stages below.
+    stage: AtomicU32,
+    /// The lender's id.
     lender: AtomicU32,
 }
 
-/// Stands in place of a lender's id.
+/// Values of [`Shared::wanted`] in place of an id.
+const NONE: u32 = 0;
 const OVER: u32 = u32::MAX;
 
-impl Boost {
-    /// Lends priority to `tid`, an id in our own pid namespace, of a thread that is stopped or
-    /// waits in a system call. Call it while a [`crate::Urgent`] exists: the lender's priority is
-    /// one less than that of the calling thread.
-    pub fn lend(tid: Tid) -> Boost {
-        let priority = real_time_priority() - 1;
-        let (1.., Some(processors)) = (priority, allowed().filter(|set| set.count() > 1)) else {
-            return Boost { lender: None };
-        };
+/// The lender has not come to its first wait, or may have no real-time priority.
+const STARTS: u32 = 0;
+/// It waits for a request.
+const READY: u32 = 1;
+/// It has a request.
+const ASKED: u32 = 2;
+/// It lends, or is about to.
+const LENDS: u32 = 3;
+
+impl Lender {
+    /// Makes the thread. It does not wait until that is ready.
+    pub fn begin() -> Lender {
         let shared = Arc::new(Shared {
-            word: AtomicU32::new(tid.get()),
+            word: AtomicU32::new(0),
+            wanted: AtomicU32::new(NONE),
+            stage: AtomicU32::new(STARTS),
             lender: AtomicU32::new(0),
         });
-        let theirs = Arc::clone(&shared);
-        let lender = std::thread::Builder::new()
-            .name("midair-boost".into())
-            .spawn(move || {
+        let processors = allowed().filter(|set| set.count() > 1);
+        let thread = processors.and_then(|processors| {
+            let theirs = Arc::clone(&shared);
+            let builder = std::thread::Builder::new().name("midair-boost".into());
+            let serve = move || {
                 // All allowed processors, not only the calling thread's, where the lender would
                 // wait for its turn.
-                if processors.settle() && be_real_time(priority) && !runs(tid) {
-                    lend(&theirs);
+                if processors.settle() && be_real_time(PRIORITY) {
+                    theirs.serve();
                 }
-                theirs.lender.store(OVER, Ordering::Release);
-            })
-            .ok();
-        if lender.is_some() {
-            let deadline = Instant::now() + LENT;
-            let mut pace = Pace::new();
-            let waits = || match shared.lender.load(Ordering::Acquire) {
-                0 => false,
-                OVER => true,
-                lender => Tid::new(lender).is_some_and(is_asleep),
             };
-            while !waits() && Instant::now() < deadline {
-                pace.rest();
-            }
-        }
-        Boost {
-            lender: lender.map(|thread| (shared, thread)),
+            builder.spawn(serve).ok()
+        });
+        Lender { shared, thread }
+    }
+
+    /// Waits until the thread is ready, for at most `limit`. Call it before anything is stopped.
+    pub fn wait(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        let mut pace = Pace::new();
+        let comes = |thread: &JoinHandle<()>| !thread.is_finished();
+        while self.thread.as_ref().is_some_and(comes) && !self.is_ready() && Instant::now() < until
+        {
+            pace.rest();
         }
     }
 
-    /// Whether priority is being lent.
-    pub fn lends(&self) -> bool {
-        self.lender
-            .as_ref()
-            .is_some_and(|(shared, _)| shared.lender.load(Ordering::Acquire) != OVER)
+    fn is_ready(&self) -> bool {
+        self.shared.stage.load(Ordering::Acquire) == READY
+    }
+
+    /// Lends priority to `tid`, an id in our own pid namespace, of a thread that is stopped or
+    /// waits in a system call. Call it while a [`crate::Urgent`] exists: the lender's priority is
+    /// less than that of the calling thread.
+    pub fn lend(&self, tid: Tid) -> Boost<'_> {
+        if real_time_priority() <= PRIORITY || !self.is_ready() {
+            return Boost { shared: None };
+        }
+        let shared = &*self.shared;
+        shared.stage.store(ASKED, Ordering::Release);
+        shared.wanted.store(tid.get(), Ordering::Release);
+        wake(&shared.wanted);
+        let until = Instant::now() + LENT;
+        let mut pace = Pace::new();
+        let waits = || match shared.stage.load(Ordering::Acquire) {
+            READY => true,
+            LENDS => Tid::new(shared.lender.load(Ordering::Acquire)).is_some_and(is_asleep),
+            _ => false,
+        };
+        while !waits() && Instant::now() < until {
+            pace.rest();
+        }
+        Boost {
+            shared: Some(shared),
+        }
     }
 }
 
-impl Drop for Boost {
+impl Drop for Lender {
     fn drop(&mut self) {
-        if let Some((_, thread)) = self.lender.take() {
-            // The lender ends within a millisecond, and it is not the target that waits for us
-            // meanwhile. If the owner runs after all, the lender may spin for as long: then it is
-            // left to itself.
+        self.shared.wanted.store(OVER, Ordering::Release);
+        wake(&self.shared.wanted);
+        if let Some(thread) = self.thread.take() {
+            // The lender ends within a millisecond. If the owner runs after all, the lender may spin
+            // for as long: then it is left to itself.
             let until = Instant::now() + 2 * LENT;
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(LENT / 10);
@@ -114,16 +162,64 @@ impl Drop for Boost {
     }
 }
 
-/// Waits once. The result does not matter: the time is over, the owner has ended, or the kernel
-/// refused.
-fn lend(shared: &Shared) {
+impl Boost<'_> {
+    /// Whether priority is being lent.
+    pub fn lends(&self) -> bool {
+        self.shared
+            .is_some_and(|shared| shared.stage.load(Ordering::Acquire) == LENDS)
+    }
+}
+
+impl Drop for Boost<'_> {
+    fn drop(&mut self) {
+        // A loan ends within a millisecond, and it is not the target that waits for us meanwhile.
+        let until = Instant::now() + 2 * LENT;
+        let is_over = |shared: &Shared| shared.stage.load(Ordering::Acquire) == READY;
+        while self.shared.is_some_and(|shared| !is_over(shared)) && Instant::now() < until {
+            std::thread::sleep(LENT / 10);
+        }
+    }
+}
+
+impl Shared {
+    /// Serves requests, one after another.
+    fn serve(&self) {
+        self.lender.store(own_tid().get(), Ordering::Release);
+        loop {
+            self.stage.store(READY, Ordering::Release);
+            let wanted = loop {
+                match self.wanted.load(Ordering::Acquire) {
+                    NONE => wait(&self.wanted, NONE, IDLE),
+                    wanted => break wanted,
+                }
+            };
+            match Tid::new(wanted) {
+                Some(tid) if wanted != OVER => {
+                    if !runs(tid) {
+                        self.word.store(wanted, Ordering::Release);
+                        self.stage.store(LENDS, Ordering::Release);
+                        lend(&self.word);
+                    }
+                }
+                _ => return,
+            }
+            // It stays if it is a newer one.
+            let _ = self
+                .wanted
+                .compare_exchange(wanted, NONE, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+}
+
+/// Waits once for a word that names its owner. The result does not matter: the time is over, the owner
+/// has ended, or the kernel refused.
+fn lend(word: &AtomicU32) {
     let mut until = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `until` is live for both calls; the word lives as long as `shared`, which we hold.
+    // SAFETY: `until` is live for both calls, and the word is as well.
     unsafe {
-        shared.lender.store(own_tid().get(), Ordering::Release);
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until);
         until.tv_nsec += i64::from(LENT.subsec_nanos());
         if until.tv_nsec >= 1_000_000_000 {
@@ -132,7 +228,7 @@ fn lend(shared: &Shared) {
         }
         libc::syscall(
             libc::SYS_futex,
-            shared.word.as_ptr(),
+            word.as_ptr(),
             // The futex is not private: for a private one the owner must be a thread of this
             // process (EPERM otherwise, seen on Linux 6.18). And this is the second form of the
             // call, which measures the timeout by the monotonic clock: the first form uses the wall
@@ -143,6 +239,32 @@ fn lend(shared: &Shared) {
             &raw const until,
         );
     }
+}
+
+/// Sleeps while the word has this value, for at most `limit`.
+fn wait(word: &AtomicU32, value: u32, limit: Duration) {
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word and the time are live.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation,
+            value,
+            &raw const limit,
+        )
+    };
+}
+
+/// Wakes the thread that waits for the word.
+fn wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word is live.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
 }
 
 #[cfg(test)]
@@ -187,8 +309,10 @@ mod tests {
 
     /// Lends until that is seen: a loan may run out while this thread has no processor.
     fn is_lent(tid: Tid) -> bool {
+        let lender = Lender::begin();
+        lender.wait(Duration::from_secs(20));
         (0..1000).any(|_| {
-            let _boost = Boost::lend(tid);
+            let _boost = lender.lend(tid);
             priority(tid) < 0
         })
     }
@@ -259,6 +383,8 @@ mod tests {
     #[test]
     fn nobody_to_lend_to() {
         let _urgent = Urgent::begin();
-        drop(Boost::lend(Tid::MAX));
+        let lender = Lender::begin();
+        lender.wait(Duration::from_secs(20));
+        drop(lender.lend(Tid::MAX));
     }
 }

@@ -45,7 +45,7 @@ pub use addr::RemoteAddr;
 pub use apart::{apart, apart_always, let_go};
 pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
 pub use awake::Awake;
-pub use boost::Boost;
+pub use boost::{Boost, Lender};
 pub use error::{Error, Result};
 pub use handles::{
     copy_of_socket, has_pidfds_of_threads, is_channel, kind_of_socket, memfd_filled, memfd_with,

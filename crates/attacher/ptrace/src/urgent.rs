@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -196,9 +196,16 @@ pub(crate) fn raise_priority(tid: Tid) -> bool {
 struct ThreadPlacement(File);
 
 impl ThreadPlacement {
+    /// Opens the file without memory of the heap, whose lock may be held by a thread of ours that has
+    /// no processor.
     #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     fn of(tid: Tid) -> Option<ThreadPlacement> {
-        let file = File::open(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
+        let mut room = [0_u8; 64];
+        let mut rest = &mut room[..];
+        write!(rest, "/proc/{tid}/task/{tid}/stat").ok()?;
+        let unused = rest.len();
+        let path = std::str::from_utf8(room.get(..room.len() - unused)?).ok()?;
+        let file = File::open(path).ok()?;
         Some(ThreadPlacement(file))
     }
 
