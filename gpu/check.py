@@ -28,6 +28,7 @@ import check_nvtx
 import check_cupti_switching
 import check_pc_sampling
 import check_real_programs
+import check_stacks
 import check_two_subscribers
 import check_torchrun
 import check_cupti_cost
@@ -35,7 +36,7 @@ import check_losses
 import check_thread_churn
 from kit import WITHIN, Problem, Program, Results
 
-PARTS = {"a": check_counted_records, "b": check_pytorch, "c": check_times, "d": check_overhead, "e": check_failures, "g": check_gpu_metrics, "k": check_correlation_ids, "l": check_live_views, "m": check_nvtx, "o": check_cupti_switching, "p": check_pc_sampling, "r": check_real_programs, "s": check_two_subscribers, "t": check_torchrun, "v": check_cupti_cost, "w": check_losses, "x": check_thread_churn}
+PARTS = {"a": check_counted_records, "b": check_pytorch, "c": check_times, "d": check_overhead, "e": check_failures, "f": check_stacks, "g": check_gpu_metrics, "k": check_correlation_ids, "l": check_live_views, "m": check_nvtx, "o": check_cupti_switching, "p": check_pc_sampling, "r": check_real_programs, "s": check_two_subscribers, "t": check_torchrun, "v": check_cupti_cost, "w": check_losses, "x": check_thread_churn}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -19,6 +19,7 @@ KINDS = {
     "sys-trace": (["attach", "--sys-trace"], (0,)),
     "top": (["top", "--once", "--interval", "250ms"], (0,)),
     "keep": (["attach", "--keep", "50ms"], (0,)),
+    "stacks": (["attach", "--stacks", "python"], (0,)),
     "max-overhead": (["attach", "--max-overhead", "20"], (0, 32)),
 }
 # How much memory of a program may grow from its tenth session to the last, MiB; and how much torch.profiler itself keeps of each run

@@ -7,8 +7,8 @@ use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stand_in::Kit;
 use midair_tests::table::{Csv, json};
-use midair_tests::target::PATIENCE;
-use midair_tests::{Result, workspace};
+use midair_tests::target::{PATIENCE, Target};
+use midair_tests::{Result, cuda, workspace};
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -80,9 +80,9 @@ fn threads_as_one(times: &Times) -> Times {
 }
 
 /// Checks a session of some rounds of the program, which has said that it is ready.
-fn check(mut target: LabTarget) -> Result<()> {
+fn check(target: &mut Target) -> Result<()> {
     for rounds in [1, 20] {
-        let attacher = Attacher::midair(target.target.pid(), &WORDS)?;
+        let attacher = Attacher::midair(target.pid(), &WORDS)?;
         target.send(&format!("work {rounds}"))?;
         target.expect("work")?;
         let traced = attacher.detach()?;
@@ -114,7 +114,12 @@ fn check(mut target: LabTarget) -> Result<()> {
         assert!(said.contains("CODE"), "{said}");
         assert!(said.contains("launch_lines.py:"), "{said}");
     }
-    target.send("quit")?;
+    target.send("quit")
+}
+
+/// Checks the same with an AMD program, and its log.
+fn check_hip(mut target: LabTarget) -> Result<()> {
+    check(&mut target.target)?;
     let log = target.log.clone();
     target.target.wait(PATIENCE)?.success()?;
     ModelLog::read(&log)?.check()
@@ -152,8 +157,57 @@ fn each_line_has_the_times_of_its_own_launches() -> Result<()> {
         let mut target =
             kit.start_command(command, "model.log", &[("LD_LIBRARY_PATH", &library)])?;
         target.expect("ready")?;
-        check(target).map_err(|error| format!("{python}: {error}"))?;
+        check_hip(target).map_err(|error| format!("{python}: {error}"))?;
     }
+    Ok(())
+}
+
+#[test]
+fn each_line_has_the_times_of_its_own_launches_in_a_cuda_process() -> Result<()> {
+    let kit = cuda::Kit::new()?;
+    for (python, major) in pythons().iter().zip([12, 13].into_iter().cycle()) {
+        let runtime = kit.stand_in.runtime(major);
+        let mut command = Command::new(python);
+        command
+            .arg(workspace().join("tests/python/launch_lines.py"))
+            .arg(runtime);
+        let mut target = kit.start_command(command, &[])?;
+        target.expect("ready")?;
+        check(&mut target).map_err(|error| format!("{python}: {error}"))?;
+        let log = target.log.clone();
+        target.target.wait(PATIENCE)?.success()?;
+        // Each session has ended its subscription.
+        let log = std::fs::read_to_string(log)?;
+        let [on, off] =
+            ["subscribed on=1", "subscribed on=0"].map(|word| log.matches(word).count());
+        assert_eq!((on, off), (2, 2));
+    }
+    Ok(())
+}
+
+/// Where another profiler is subscribed to CUPTI, the kernels are recorded without stacks, and the
+/// user hears why.
+#[test]
+fn another_subscriber_of_cupti_is_named() -> Result<()> {
+    let kit = cuda::Kit::new()?;
+    let mut command = Command::new("/usr/bin/python3");
+    command
+        .arg(workspace().join("tests/python/launch_lines.py"))
+        .arg(kit.stand_in.runtime(13));
+    let mut target = kit.start_command(command, &[("CUPTI_MODEL", "subscribed")])?;
+    target.expect("ready")?;
+    let attacher = Attacher::midair(target.pid(), &WORDS)?;
+    target.ask("work 1")?;
+    let traced = attacher.detach()?;
+    let said = traced.exit.stderr.join("\n");
+    let why = "no stacks are taken (--stacks): another profiler has subscribed to CUPTI";
+    assert!(said.contains(why), "{}", traced.exit);
+    assert_eq!(
+        Csv::read(&traced.file("kernel_trace.csv"))?.rows.len() as u64,
+        LAUNCHES
+    );
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
     Ok(())
 }
 
@@ -173,7 +227,7 @@ fn each_line_has_the_times_of_its_own_launches_on_amds_runtimes() -> Result<()> 
         .env("PYTHONDONTWRITEBYTECODE", 1)
         .spawn()?;
     target.expect("ready")?;
-    check(target)
+    check_hip(target)
 }
 
 /// Who asks for stacks of a program without Python hears at the end why there are none.

@@ -1,21 +1,40 @@
 # launch_lines.py LIBRARY [CODE]: kernels that are launched at known lines of Python code.
 #
-# LIBRARY is HIP. With CODE, a code object, its kernel `scale` is launched; without, a kernel of the
-# stand-in runtimes is. Each launch has 64 times its line as grid.x, and as grid.y the number of the
-# thread that makes it, from 1. Commands: work N, quit. Each answers with its name.
+# LIBRARY is HIP, the stand-in's CUDA runtime, or CUDA's driver. With CODE, a code object, its kernel
+# `scale` is launched; without, a kernel of the stand-in runtimes is. Each launch has 64 times its
+# line as grid.x, and as grid.y the number of the thread that makes it, from 1. Commands: work N, quit. Each answers with its name.
 import asyncio
 import ctypes
 import sys
 import threading
 
 hip = ctypes.CDLL(sys.argv[1])
+prefix = "cuda" if "cudart" in sys.argv[1] else "hip"
+is_driver = "libcuda.so" in sys.argv[1]
+synchronize = hip.cuCtxSynchronize if is_driver else getattr(hip, prefix + "DeviceSynchronize")
 
 
 class Dim3(ctypes.Structure):
     _fields_ = [("x", ctypes.c_uint32), ("y", ctypes.c_uint32), ("z", ctypes.c_uint32)]
 
 
-if len(sys.argv) > 2:
+if is_driver:
+    context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    assert hip.cuInit(0) == 0
+    assert hip.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert hip.cuCtxSetCurrent(context) == 0
+    assert hip.cuModuleLoad(ctypes.byref(module), sys.argv[2].encode()) == 0
+    assert hip.cuModuleGetFunction(ctypes.byref(function), module, b"_Z5scalePffi") == 0
+    buffer = ctypes.c_void_p()
+    assert hip.cuMemAlloc_v2(ctypes.byref(buffer), ctypes.c_size_t(4096)) == 0
+    values = [buffer, ctypes.c_float(2), ctypes.c_int(16)]
+    arguments = (ctypes.c_void_p * 3)(*[ctypes.addressof(value) for value in values])
+
+    def start(line, thread):
+        # A context is each thread's own.
+        hip.cuCtxSetCurrent(context)
+        return hip.cuLaunchKernel(function, line, thread, 1, 64, 1, 1, 0, None, arguments, None)
+elif len(sys.argv) > 2:
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     assert hip.hipModuleLoad(ctypes.byref(module), sys.argv[2].encode()) == 0
     assert hip.hipModuleGetFunction(ctypes.byref(function), module, b"_Z5scalePffi") == 0
@@ -36,20 +55,21 @@ else:
         ]
 
     wrapper, host = Wrapper(0x48495046, 1, None, None), ctypes.create_string_buffer(8)
-    register = getattr(hip, "__hipRegisterFatBinary")
+    register = getattr(hip, f"__{prefix}RegisterFatBinary")
     register.restype = ctypes.c_void_p
     fat = ctypes.c_void_p(register(ctypes.byref(wrapper)))
     name = ctypes.c_char_p(b"scale")
     zero = ctypes.c_void_p(0)
-    getattr(hip, "__hipRegisterFunction")(
+    getattr(hip, f"__{prefix}RegisterFunction")(
         fat, host, name, name, ctypes.c_uint(0xFFFFFFFF), zero, zero, zero, zero, zero
     )
-    hip.hipLaunchKernel.argtypes = [
+    kernel = getattr(hip, prefix + "LaunchKernel")
+    kernel.argtypes = [
         ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
     ]
 
     def start(line, thread):
-        return hip.hipLaunchKernel(host, Dim3(line, thread, 1), Dim3(64, 1, 1), None, 0, None)
+        return kernel(host, Dim3(line, thread, 1), Dim3(64, 1, 1), None, 0, None)
 
 
 def launch(thread=1):
@@ -106,7 +126,7 @@ def work():
 
 
 work()
-hip.hipDeviceSynchronize()
+synchronize()
 print("ready", flush=True)
 for command in sys.stdin:
     word, *rest = command.split()
@@ -115,5 +135,5 @@ for command in sys.stdin:
         break
     for _ in range(int(rest[0])):
         work()
-    hip.hipDeviceSynchronize()
+    synchronize()
     print(word, flush=True)

@@ -28,6 +28,10 @@ static struct {
     bool kind[KINDS], subscribed, working, stopping, asked;
     /* Calls chosen one by one: 1 on, 2 off. */
     uint8_t call[2][CALLS];
+    /* The subscriber, and the calls of the driver and of the runtime of which it is notified. */
+    CUpti_CallbackFunc callback;
+    void *user;
+    bool notified[2][CALLS];
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
     CUpti_TimestampCallbackFunc clock;
@@ -278,6 +282,11 @@ static void log_recording(int on) {
     if (table) table->log("recording on=%d\n", on);
 }
 
+static void log_subscribed(int on) {
+    const struct model_table *table = driver();
+    if (table) table->log("subscribed on=%d\n", on);
+}
+
 /* Hooks the driver, and makes the threads, which have the name of the one that comes here; all stay until cuptiFinalize. With the
  * lock. */
 static CUptiResult begin(void) {
@@ -313,26 +322,49 @@ EXPORT CUptiResult cuptiGetTimestamp(uint64_t *time) {
     return CUPTI_SUCCESS;
 }
 
-static CUptiResult subscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback) {
+/* What a subscriber gets for a call; the part that the model knows. */
+struct callback_data {
+    uint32_t site;
+    const char *function;
+    const void *parameters, *result;
+    const char *symbol;
+    CUcontext context;
+    uint32_t context_id;
+    uint64_t *data;
+    uint32_t correlation;
+};
+
+void model_callback(const struct model_call *call, bool ends) {
+    pthread_mutex_lock(&lock);
+    bool chosen = call->cbid < CALLS && state.notified[call->runtime][call->cbid];
+    CUpti_CallbackFunc callback = chosen ? state.callback : 0;
+    void *user = state.user;
+    pthread_mutex_unlock(&lock);
+    if (!callback) return;
+    struct callback_data data = {.site = ends, .function = call->name, .correlation = call->correlation};
+    callback(user, call->runtime ? 2 : 1, call->cbid, &data);
+}
+
+static CUptiResult subscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user) {
     if (!subscriber || !callback) return CUPTI_ERROR_INVALID_PARAMETER;
     pthread_mutex_lock(&lock);
     bool taken = state.subscribed || model_fault("subscribed", 0);
-    if (!taken) state.subscribed = true;
+    if (!taken) state.subscribed = true, state.callback = callback, state.user = user;
     pthread_mutex_unlock(&lock);
     if (taken) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     *subscriber = (CUpti_SubscriberHandle)&state.subscribed;
+    log_subscribed(1);
     return CUPTI_SUCCESS;
 }
 
 EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user) {
-    (void)user;
-    return subscribe(subscriber, callback);
+    return subscribe(subscriber, callback, user);
 }
 
 #if MODEL_VERSION >= 130000
 EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user, void *params) {
-    (void)user, (void)params;
-    return subscribe(subscriber, callback);
+    (void)params;
+    return subscribe(subscriber, callback, user);
 }
 #endif
 
@@ -340,8 +372,21 @@ EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
     if (subscriber != (CUpti_SubscriberHandle)&state.subscribed) return CUPTI_ERROR_INVALID_PARAMETER;
     pthread_mutex_lock(&lock);
     state.subscribed = false;
+    state.callback = 0;
+    memset(state.notified, 0, sizeof state.notified);
     pthread_mutex_unlock(&lock);
+    log_subscribed(0);
     return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber, int domain, CUpti_CallbackId id) {
+    bool known = (domain == 1 || domain == 2) && id < CALLS;
+    if (subscriber != (CUpti_SubscriberHandle)&state.subscribed || !known) return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    CUptiResult said = begin();
+    if (!said) state.notified[domain == 2][id] = enable;
+    pthread_mutex_unlock(&lock);
+    return said;
 }
 
 EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,

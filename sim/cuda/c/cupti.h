@@ -34,6 +34,7 @@ CUptiResult cuptiGetTimestamp(uint64_t *time);
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user);
 CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user, void *params);
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber);
+CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber, int domain, CUpti_CallbackId id);
 CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete);
 CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc callback);
 CUptiResult cuptiActivityEnable(uint32_t kind);
@@ -63,6 +64,8 @@ size_t model_record_size(uint32_t kind);
 void *model_slot(size_t size, uint64_t ready);
 /* A kernel that belongs to no client, untimed or name. With the lock. */
 void model_kernel_meanwhile(void);
+/* A call begins or ends: the subscriber is called if it has chosen that call. */
+void model_callback(const struct model_call *call, bool ends);
 /* A thread is in a call while CUPTI is in use, whatever is recorded. */
 void model_thread_calls(void);
 bool model_on(uint32_t kind);

@@ -84,6 +84,11 @@ EXPORT void model_enter(struct model_call *call, bool runtime, uint32_t cbid, co
         if (there) model_give_hooks();
     }
     call->correlation = nest.correlation;
+    const struct model_hooks *there = call->correlation ? model_take_hooks() : 0;
+    if (there) {
+        there->begins(call);
+        model_give_hooks();
+    }
     call->start = model_now();
 }
 

@@ -56,6 +56,7 @@ struct model_call {
 /* What libcupti puts in while anything is enabled. */
 struct model_hooks {
     uint32_t (*correlation)(void);
+    void (*begins)(const struct model_call *);
     void (*call)(const struct model_call *);
     void (*work)(const struct model_work *);
     void (*wait)(const struct model_wait *);

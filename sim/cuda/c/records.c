@@ -181,7 +181,10 @@ void model_kernel_meanwhile(void) {
 /* As pthread_self, or as the kernel counts: what cuptiSetThreadIdType says. */
 static uint32_t thread_id(uint32_t tid) { return model_system_threads() ? tid : (uint32_t)pthread_self(); }
 
+static void begins(const struct model_call *call) { model_callback(call, false); }
+
 static void call(const struct model_call *call) {
+    model_callback(call, true);
     if (!model_call_on(call->runtime, call->cbid)) return;
     model_lock_records();
     struct v12_API *record = model_slot(sizeof *record, 0);
@@ -263,4 +266,4 @@ void model_range(const struct model_range *range) {
     model_unlock_records();
 }
 
-const struct model_hooks model_hooks = {correlation, call, work, wait, memory};
+const struct model_hooks model_hooks = {correlation, begins, call, work, wait, memory};

@@ -96,6 +96,12 @@ impl StandIn {
         &self.dir
     }
 
+    /// Returns the CUDA runtime of a major version.
+    pub fn runtime(&self, major: u32) -> PathBuf {
+        let folder = self.dir.join(major.to_string());
+        folder.join(format!("libcudart.so.{major}"))
+    }
+
     /// Returns the CUPTI of a major version.
     pub fn cupti(&self, major: u32) -> PathBuf {
         self.dir

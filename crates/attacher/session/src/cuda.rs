@@ -7,7 +7,7 @@ use midair_domain::{Domain, Ranked, built, of_setting};
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Tid;
 use midair_settings::options::option;
-use midair_settings::{CUPTI, STACKS, Settings};
+use midair_settings::{CUPTI, Settings};
 
 /// The remedy where there is no CUPTI.
 pub(crate) const NO_CUPTI: &str = "give one with --cupti PATH (as the process sees it), or install one there: pip install \
@@ -117,16 +117,6 @@ pub(crate) type Adapted = (Settings, Vec<String>, Vec<String>);
 
 fn settings(request: &Request) -> Result<Adapted, Failure> {
     let mut settings = request.settings.clone();
-    if settings.text(STACKS) == Some("python") {
-        return Err(Failure::new(
-            Kind::NotBuilt,
-            format!(
-                "process {} is a CUDA process, of which no stacks are recorded yet",
-                request.pid
-            ),
-        )
-        .hint("midair attach, without --stacks, records its kernels and copies"));
-    }
     let asked: Vec<&Domain> = not_there()
         .filter(|domain| is_on(&settings, domain))
         .collect();

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write;
 
-/// The contents of `cupti_12.json`, `cupti_13.json`, `cupti_versions.json` and `cuda_silent.json`.
+/// The contents of `cupti_12.json`, `cupti_13.json`, `cupti_versions.json` `cuda_silent.json`
+/// and `cuda_launches.json`.
 pub struct Cupti {
     /// The headers of CUDA 12.
     pub twelve: Value,
@@ -17,6 +18,8 @@ pub struct Cupti {
     pub versions: Value,
     /// `cuda_silent.json`: calls that only ask for state.
     pub silent: Value,
+    /// `cuda_launches.json`: calls that give the GPU work.
+    pub launches: Value,
 }
 
 /// Enums whose enumerators become constants and names: module, C enum, the prefix to remove, and
@@ -278,7 +281,16 @@ pub fn names(cupti: &Cupti) -> Text {
              pub fn {}(name: &str) -> Option<u32> {{ {of}_NAMES.iter().position(|n| !name.is_empty() && *n == name).and_then(|at| u32::try_from(at).ok()) }}",
             function.replace("name", "cbid")
         )?;
-        let silent = silent(cupti, of, &calls)?;
+        if of == "DRIVER" {
+            let launches = listed(&cupti.launches["driver"], &calls)?;
+            writeln!(
+                out,
+                "/// Callback ids of the driver's calls that give the GPU work, in order (`cuda_launches.json`).\n\
+                 pub static LAUNCHES: [u32; {}] = {launches:?};",
+                launches.len()
+            )?;
+        }
+        let silent = listed(&cupti.silent[&of.to_lowercase()], &calls)?;
         writeln!(
             out,
             "/// Callback ids of calls that only ask for state, in order (`cuda_silent.json`).\n\
@@ -333,20 +345,13 @@ fn calls(cupti: &Cupti, of: &str, name: &str) -> Result<BTreeMap<u64, String>, B
     Ok(calls)
 }
 
-/// Returns the ids of the calls that `cuda_silent.json` names, with all versions of these calls. It
-/// fails if CUPTI has no call of a listed name.
-fn silent(
-    cupti: &Cupti,
-    of: &str,
-    calls: &BTreeMap<u64, String>,
-) -> Result<Vec<u64>, Box<dyn Error>> {
-    let part = of.to_lowercase();
-    let listed = cupti.silent[&part]
-        .as_array()
-        .ok_or_else(|| format!("cuda_silent.json has no {part}"))?;
+/// Returns the ids of the calls of a list of names, with all versions of these calls. It fails if
+/// CUPTI has no call of a listed name.
+fn listed(names: &Value, calls: &BTreeMap<u64, String>) -> Result<Vec<u64>, Box<dyn Error>> {
+    let listed = names.as_array().ok_or("a list of calls is missing")?;
     let mut found = Vec::new();
     for name in listed {
-        let name = name.as_str().ok_or("cuda_silent.json: a name is no text")?;
+        let name = name.as_str().ok_or("the name of a call is no text")?;
         let before = found.len();
         found.extend(
             calls
@@ -355,7 +360,7 @@ fn silent(
                 .map(|(id, _)| *id),
         );
         if found.len() == before {
-            return Err(format!("cuda_silent.json: CUPTI has no call {name}").into());
+            return Err(format!("CUPTI has no call {name}").into());
         }
     }
     found.sort_unstable();

@@ -43,6 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         thirteen: read("cupti_13.json")?,
         versions: read("cupti_versions.json")?,
         silent: read("cuda_silent.json")?,
+        launches: read("cuda_launches.json")?,
     };
 
     let out = env::var("OUT_DIR")?;

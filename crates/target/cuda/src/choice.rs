@@ -1,7 +1,7 @@
 //! Decides from the settings what is recorded.
 
 use midair_domain::{Domain, KindSet, built, domain, sets};
-use midair_settings::{CUDA_ALL_CALLS, CUDA_HW_TRACE, CUPTI, Settings};
+use midair_settings::{CUDA_ALL_CALLS, CUDA_HW_TRACE, CUPTI, STACKS, Settings};
 
 /// What a session is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Choice {
     pub all_calls: bool,
     /// Whether kernels are timed by the GPU's own hardware, where it can be done.
     pub hw_trace: bool,
+    /// Whether the stacks of launches are wanted.
+    pub stacks: bool,
     /// The CUPTI that the user named: a path in the target's own file system.
     pub cupti: Option<String>,
 }
@@ -59,6 +61,7 @@ impl Choice {
             kinds,
             all_calls: settings.is_on(CUDA_ALL_CALLS),
             hw_trace: settings.is_on(CUDA_HW_TRACE),
+            stacks: settings.text(STACKS) == Some("python"),
             cupti: settings.text(CUPTI).map(str::to_owned),
         }
     }

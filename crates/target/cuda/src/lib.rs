@@ -1,9 +1,10 @@
 //! A session in a CUDA process: CUPTI is found, switched on, drained, and taken out again, all of
 //! it on the worker thread.
 //!
-//! Only five functions of this crate run on other threads: the two by which CUPTI requests and
+//! Only six functions of this crate run on other threads: the two by which CUPTI requests and
 //! returns buffers ([`pool`]), its clock, the one that makes another profiler wait until this
-//! session has ended ([`watch`]), and the one that holds the ends of threads ([`thread_ends`]).
+//! session has ended ([`watch`]), the one that holds the ends of threads ([`thread_ends`]), and the one that
+//! takes stacks ([`launches`]).
 
 mod bursts;
 pub mod choice;
@@ -13,6 +14,7 @@ pub mod drain;
 pub mod exit;
 pub mod hardware;
 pub mod kernels;
+pub mod launches;
 pub mod markers;
 pub mod nvtx;
 pub mod pool;

@@ -1,8 +1,8 @@
 //! One session with one CUPTI: switched on, drained while it runs, switched off ([`finish`]). A session
 //! that records in bursts does so at each burst.
 //!
-//! We never subscribe, not even briefly: activity records do not need it, and PyTorch's profiler
-//! gives up for good when it finds a subscriber at its first use.
+//! Activity records need no subscription, and PyTorch's profiler gives up for good when it finds a
+//! subscriber at its first use. So we subscribe only for stacks ([`crate::launches`]).
 
 mod counts;
 #[cfg(test)]
@@ -18,6 +18,7 @@ use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
 use crate::drain::Drain;
+use crate::launches::Launches;
 use crate::nvtx::Nvtx;
 use crate::pool::{BUFFER, BUFFERS, Filled, Pool};
 use crate::sink::Sink;
@@ -31,7 +32,7 @@ use midair_abi::cupti::{
 };
 use midair_cupti_file::Origin;
 use midair_guest::{Refused, now};
-use midair_record::event::kind;
+use midair_record::event::{NO_STACKS, kind};
 use midair_record::spool::{Area, status};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -84,6 +85,8 @@ pub struct Session {
     watch: Option<Watch>,
     /// CUPTI's destructors for threads, or why they cannot be held.
     thread_ends: Option<Result<ThreadEnds, &'static str>>,
+    /// Present where the stacks of launches are taken.
+    launches: Option<Launches>,
     /// Present where marks and ranges are recorded.
     nvtx: Option<Nvtx>,
     /// Buffers that were returned and are not read to their end, because the spool was full.
@@ -163,6 +166,7 @@ impl Session {
             left_out: Vec::new(),
             watch: None,
             thread_ends: None,
+            launches: None,
             nvtx: None,
             pending: VecDeque::new(),
             scratch: Vec::new(),
@@ -257,7 +261,20 @@ impl Session {
         if let (true, Some((what, why))) = (self.enabled.is_empty(), last) {
             return Err(does_not_work(&cupti, &what, why));
         }
+        if choice.stacks {
+            match Launches::begin(&self.cupti, &mut self.drain.sink) {
+                Ok(launches) => self.launches = Some(launches),
+                Err(text) => self.note(text),
+            }
+        }
         self.watch_for_others();
+        if self.launches.is_some() && self.watch.is_none() {
+            // Another profiler's first call would fail, instead of waiting.
+            self.end_launches();
+            self.note(format!(
+                "{NO_STACKS}another profiler that comes meanwhile could not be made to wait"
+            ));
+        }
         if self.enabled.contains(&activity_kind::MARKER) {
             let nvtx = Nvtx::begin(&cupti);
             if let Some(text) = nvtx.note() {
@@ -280,6 +297,13 @@ impl Session {
             Err(why) => self.note(format!(
                 "another profiler that comes meanwhile is not noticed: {why}"
             )),
+        }
+    }
+
+    /// Ends the subscription, if there is one.
+    fn end_launches(&mut self) {
+        if let Some(launches) = self.launches.take() {
+            launches.end(&self.cupti, &mut self.drain.sink);
         }
     }
 

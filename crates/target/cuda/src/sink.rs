@@ -66,6 +66,11 @@ impl Sink {
         }
     }
 
+    /// Returns the spool of the session.
+    pub fn area(&self) -> Area {
+        self.area
+    }
+
     /// Returns whether the reader has left space for this many bytes of records.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.area.has_capacity(bytes)

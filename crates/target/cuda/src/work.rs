@@ -5,12 +5,12 @@ use crate::choice::Choice;
 use crate::cupti::{Cupti, Driver, load};
 use crate::session::{self, Session};
 use crate::sink::{Sink, header};
-use crate::{exit, hardware, thread_ends, watch};
+use crate::{exit, hardware, launches, thread_ends, watch};
 use midair_cupti_file::Process;
 use midair_cupti_file::profilers::other_profiler;
 use midair_guest::{Refused, Sent, Work, now};
 use midair_record::boot::BootBlock;
-use midair_record::event::{CudaDevice, RuntimeInit, kind};
+use midair_record::event::{CudaDevice, NO_STACKS, RuntimeInit, kind};
 use midair_record::spool::{Area, outcome, status};
 use midair_settings::{COLLECTION_PERIOD, Settings};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,6 +82,7 @@ impl Work for Worker {
             thread_ends::reset_after_fork();
             session::reset_after_fork();
             hardware::reset_after_fork();
+            launches::reset_after_fork();
             exit::reset_after_fork();
         }
     }
@@ -171,7 +172,7 @@ impl Work for Worker {
         self.area = None;
         self.notes.clear();
         exit::set_serving(false);
-        false
+        launches::are_left()
     }
 }
 
@@ -231,8 +232,13 @@ impl Worker {
         self.begin(plan)
     }
 
-    fn begin(&mut self, plan: Plan) -> Result<(), Refused> {
+    fn begin(&mut self, mut plan: Plan) -> Result<(), Refused> {
         if let Some(percent) = plan.percent {
+            if std::mem::take(&mut plan.choice.stacks) {
+                self.notes.push(format!(
+                    "{NO_STACKS}--max-overhead records a CUDA process in bursts, without stacks"
+                ));
+            }
             // SAFETY: as below.
             let sink = unsafe { session::sink(plan.area) };
             let hw_trace = plan.choice.hw_trace;

@@ -147,6 +147,8 @@ functions! {
     enable_driver_api = c"cuptiActivityEnableDriverApi": unsafe extern "C" fn(u32, u8) -> u32;
     /// Has kernels timed by the GPU's own hardware (since 12.8).
     enable_hw_trace = c"cuptiActivityEnableHWTrace": unsafe extern "C" fn(u8) -> u32;
+    /// Has a subscriber's function called at a call of the runtime or of the driver.
+    enable_callback = c"cuptiEnableCallback": unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> u32;
     /// Milliseconds between flushes by CUPTI's own thread; 0: none.
     flush_period = c"cuptiActivityFlushPeriod": unsafe extern "C" fn(u32) -> u32;
     /// CUPTI's part in NVTX: fills a library's function table; see `InitializeInjectionNvtx2` in

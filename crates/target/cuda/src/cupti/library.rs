@@ -1,7 +1,7 @@
 //! One opened CUPTI, with its functions as methods, and each reason why a file is not usable.
 
 use super::functions::{
-    BufferCompleted, BufferRequested, Clock, Functions, Status, UnifiedMemoryConfig,
+    BufferCompleted, BufferRequested, Callback, Clock, Functions, Status, UnifiedMemoryConfig,
 };
 use midair_abi::cupti::{Layouts, cuda_version, layouts_for, result};
 use midair_cupti_file::{Candidate, Disk, OLDEST, Origin, Process, elf, major_of, search};
@@ -364,6 +364,53 @@ impl Cupti {
         // SAFETY: CUPTI's function, called with integers.
         Status::check(unsafe { enable(cbid, on.into()) })
     }
+    /// Subscribes: CUPTI calls `callback` at the calls that [`Cupti::enable_callback`] chooses. Returns
+    /// the subscriber.
+    ///
+    /// # Errors
+    /// CUPTI's result: [`Status::OTHER_SUBSCRIBER`] if there is one.
+    pub fn subscribe(&self, callback: Callback) -> Result<*mut c_void, Status> {
+        let mut subscriber = std::ptr::null_mut();
+        // SAFETY: CUPTI's function, with an out pointer that is live.
+        Status::check(unsafe {
+            (self.functions.subscribe)(&raw mut subscriber, Some(callback), std::ptr::null_mut())
+        })?;
+        Ok(subscriber)
+    }
+
+    /// Ends a subscription.
+    ///
+    /// # Errors
+    /// CUPTI's result.
+    ///
+    /// # Safety
+    /// CUPTI gave the subscriber, and it has not ended.
+    pub unsafe fn unsubscribe(&self, subscriber: *mut c_void) -> Result<(), Status> {
+        // SAFETY: the caller's promise.
+        Status::check(unsafe { (self.functions.unsubscribe)(subscriber) })
+    }
+
+    /// Chooses a call, by its domain and its number there, of which the subscriber is notified.
+    ///
+    /// # Errors
+    /// CUPTI's result; [`Status::NOT_IMPLEMENTED`] where it lacks the function.
+    ///
+    /// # Safety
+    /// As for [`Cupti::unsubscribe`].
+    pub unsafe fn enable_callback(
+        &self,
+        subscriber: *mut c_void,
+        domain: u32,
+        call: u32,
+    ) -> Result<(), Status> {
+        let enable = self
+            .functions
+            .enable_callback
+            .ok_or(Status::NOT_IMPLEMENTED)?;
+        // SAFETY: the caller's promise.
+        Status::check(unsafe { enable(1, subscriber, domain, call) })
+    }
+
     /// Has kernels timed by the GPU's own hardware, until the process ends.
     ///
     /// # Errors

@@ -308,6 +308,7 @@ pub(crate) fn cupti() -> Cupti {
         enable_runtime_api: Some(enable_runtime_api),
         enable_driver_api: Some(enable_driver_api),
         enable_hw_trace: None,
+        enable_callback: None,
         flush_period: None,
         initialize_nvtx: Some(nvtx),
     };

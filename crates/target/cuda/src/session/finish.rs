@@ -163,6 +163,7 @@ impl Session {
     /// Disables the kinds. Returns when the last one was disabled that is not about memory.
     fn disable(&mut self) -> u64 {
         let mut at = now();
+        self.end_launches();
         // No new NVTX call finds CUPTI's functions; those that are inside are waited for like all
         // others.
         if let Some(nvtx) = self.nvtx.take()

@@ -36,6 +36,7 @@ fn choice(kernels: bool, copies: bool, calls: bool, markers: bool) -> Choice {
         kinds,
         all_calls: false,
         hw_trace: false,
+        stacks: false,
         cupti: None,
     }
 }
@@ -354,6 +355,7 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
         kinds: memory,
         all_calls: false,
         hw_trace: false,
+        stacks: false,
         cupti: None,
     };
     assert!(finalized(&memory, 0));

@@ -1,0 +1,236 @@
+//! The stacks of calls that launch work (`--stacks`), taken in the thread that makes such a call.
+//!
+//! CUPTI calls a subscriber's function at the entry of the driver's calls that it names, with the
+//! correlation id that the kernel's record has, too. For that midair subscribes, and only for that:
+//! CUPTI serves one subscriber, so a process with another one has no stacks, and one that comes
+//! waits for the end of the session ([`crate::watch`]).
+//!
+//! Decisions: CUDA-011 (`docs/deviations/cuda.md`).
+
+use crate::cupti::{Cupti, Status};
+use crate::sink::Sink;
+use midair_abi::cupti::LAUNCHES;
+use midair_record::event::kind;
+use midair_record::spool::{Area, ChunkWriter};
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+/// `CUPTI_CB_DOMAIN_DRIVER_API`.
+const DRIVER_CALLS: u32 = 1;
+/// `CUPTI_API_ENTER`.
+const ENTRY: u32 = 0;
+/// How many threads can store stacks at a time. A thread for which there is no place counts its
+/// stack as lost.
+const WRITERS: usize = 64;
+/// How long a thread may take to leave [`launched`].
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+
+/// What CUPTI gives a subscriber's function for a call of the driver or of the runtime
+/// (`CUpti_CallbackData`, source: CUPTI's headers of 12.0 to 13.5).
+#[repr(C)]
+struct CallbackData {
+    site: u32,
+    function: *const c_void,
+    parameters: *const c_void,
+    result: *mut c_void,
+    symbol: *const c_void,
+    context: *mut c_void,
+    context_id: u32,
+    data: *mut u64,
+    correlation: u32,
+}
+
+const _: () = assert!(offset_of!(CallbackData, correlation) == 64);
+
+/// A place in which one thread at a time stores records.
+struct Place {
+    /// Whether a thread is in it.
+    taken: AtomicBool,
+    writer: UnsafeCell<ChunkWriter>,
+}
+
+// SAFETY: only the thread that has set `taken` uses the writer.
+unsafe impl Sync for Place {}
+
+/// The spool of the session.
+struct Spool(UnsafeCell<Option<Area>>);
+
+// SAFETY: it is written while stacks are off and no thread has a place, and read by threads that have
+// a place and have seen that stacks are on.
+unsafe impl Sync for Spool {}
+
+static PLACES: [Place; WRITERS] = [const {
+    Place {
+        taken: AtomicBool::new(false),
+        writer: UnsafeCell::new(ChunkWriter::new()),
+    }
+}; WRITERS];
+static SPOOL: Spool = Spool(UnsafeCell::new(None));
+static ON: AtomicBool = AtomicBool::new(false);
+/// Stacks for which there was no place.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// A subscription to the calls that launch work. [`Launches::end`] ends it.
+#[derive(Debug)]
+pub struct Launches {
+    subscriber: *mut c_void,
+}
+
+impl Launches {
+    /// Subscribes. Called on the worker thread while CUPTI is in use, and before another profiler is
+    /// watched for.
+    ///
+    /// # Errors
+    /// Says why there are no stacks; then nothing is subscribed.
+    pub fn begin(cupti: &Cupti, sink: &mut Sink) -> Result<Launches, String> {
+        midair_stacks::begin().map_err(|why| why.text().to_owned())?;
+        if !wait_until_empty() {
+            midair_stacks::end();
+            return Err(no_stacks("threads are in calls of an earlier session"));
+        }
+        // SAFETY: stacks are off, and no thread has a place. A chunk that a writer still has is that of an
+        // earlier session whose end did not wait any longer.
+        unsafe {
+            PLACES
+                .iter()
+                .for_each(|place| (*place.writer.get()).forget());
+            *SPOOL.0.get() = Some(sink.area());
+        }
+        LOST.store(0, Relaxed);
+        ON.store(true, SeqCst);
+        let subscriber = cupti.subscribe(launched).map_err(|why| {
+            stop();
+            match why {
+                Status::OTHER_SUBSCRIBER => no_stacks(
+                    "another profiler has subscribed to CUPTI, which serves one (torch.profiler stays subscribed after its first run)",
+                ),
+                _ => no_stacks(&format!("cuptiSubscribe says {why}")),
+            }
+        })?;
+        let launches = Launches { subscriber };
+        let mut any = false;
+        for call in LAUNCHES {
+            // An older CUPTI may not know a call.
+            // SAFETY: a subscriber that CUPTI gave, which has not ended.
+            any |=
+                unsafe { cupti.enable_callback(launches.subscriber, DRIVER_CALLS, call) }.is_ok();
+        }
+        if !any {
+            launches.end(cupti, sink);
+            return Err(no_stacks("this CUPTI has no callbacks"));
+        }
+        sink.put(&midair_stacks::ON, &[]);
+        Ok(launches)
+    }
+
+    /// Ends the subscription, and waits for the threads that are storing a stack. If one of them does
+    /// not leave in time, [`are_left`] says so.
+    pub fn end(self, cupti: &Cupti, sink: &mut Sink) {
+        // SAFETY: a subscriber that CUPTI gave; afterwards it is not used any more.
+        let ended = unsafe { cupti.unsubscribe(self.subscriber) };
+        if let Err(why) = ended {
+            sink.note(&format!("cuptiUnsubscribe says {why}"));
+        }
+        stop();
+        sink.lost(kind::LAUNCH_STACK, LOST.swap(0, Relaxed));
+    }
+}
+
+fn no_stacks(why: &str) -> String {
+    format!("{}{why}", midair_record::event::NO_STACKS)
+}
+
+/// Whether a thread may still write into the spool of a session that has ended.
+pub fn are_left() -> bool {
+    PLACES.iter().any(|place| place.taken.load(SeqCst))
+}
+
+/// Takes no stack any more, and gives the chunks back if all threads leave their places in time.
+fn stop() {
+    ON.store(false, SeqCst);
+    midair_stacks::end();
+    if !wait_until_empty() {
+        return;
+    }
+    for place in &PLACES {
+        // SAFETY: stacks are off, no thread has a place, and the spool of these chunks is mapped until
+        // the session has ended.
+        unsafe { (*place.writer.get()).seal() };
+    }
+    // SAFETY: as above.
+    unsafe { *SPOOL.0.get() = None };
+}
+
+fn wait_until_empty() -> bool {
+    let end = Instant::now() + LEAVE_LIMIT;
+    while are_left() {
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    true
+}
+
+/// CUPTI calls this at the entry and the exit of the calls that launch work, on the thread that makes
+/// the call.
+///
+/// # Safety
+/// `data` is null or CUPTI's data of such a call.
+unsafe extern "C" fn launched(_: *mut c_void, _: u32, _: u32, data: *const c_void) {
+    // SAFETY: the caller's promise.
+    let Some(call) = (unsafe { data.cast::<CallbackData>().as_ref() }) else {
+        return;
+    };
+    if call.site == ENTRY && ON.load(Relaxed) {
+        take(call.correlation);
+    }
+}
+
+fn take(correlation: u32) {
+    let Some(place) = free_place() else {
+        LOST.fetch_add(1, Relaxed);
+        return;
+    };
+    // Between the two looks the session may have ended; this one counts, see `stop`.
+    if ON.load(SeqCst) {
+        // SAFETY: this thread has a place, and stacks are on. So the spool is there and stays until the
+        // place is free, and the writer is this thread's.
+        unsafe {
+            if let Some(area) = *SPOOL.0.get() {
+                let writer = &mut *place.writer.get();
+                midair_stacks::take(correlation.into(), &mut |kind, parts| {
+                    writer.store(area, 0, kind, parts)
+                });
+            }
+        }
+    }
+    place.taken.store(false, SeqCst);
+}
+
+/// Takes a place for the calling thread, mostly the one that it had before.
+fn free_place() -> Option<&'static Place> {
+    // SAFETY: has no arguments.
+    let this = unsafe { libc::pthread_self() } as usize;
+    // Threads' descriptors are some pages apart.
+    let first = this >> 12;
+    let places = (0..WRITERS).filter_map(|more| PLACES.get((first + more) % WRITERS));
+    places
+        .into_iter()
+        .find(|place| !place.taken.load(Relaxed) && !place.taken.swap(true, SeqCst))
+}
+
+/// In a forked child, before its first session: threads that had a place are not there.
+pub fn reset_after_fork() {
+    ON.store(false, SeqCst);
+    for place in &PLACES {
+        // SAFETY: no other thread is in this module, since there is none that makes calls of CUDA while
+        // the worker thread prepares its first session. The chunk belongs to the parent's session.
+        unsafe { (*place.writer.get()).forget() };
+        place.taken.store(false, SeqCst);
+    }
+}

@@ -1,0 +1,156 @@
+"""(f) Launch stacks (--stacks python): each line of Python code has the GPU's time of its own kernels, and what taking the stacks costs."""
+
+import collections
+import csv
+import os
+import re
+import subprocess
+import sys
+
+from kit import Attached, Problem, Program, reached
+from statistics_of_pairs import ratio
+
+OPTIONS = ["--kernel-trace", "--stacks", "python"]
+ROUNDS = (1, 50)
+SEGMENT = 0.04
+# Of the speed with kernels alone.
+GOAL = 0.97
+LOOPS = (("small torch operations (nothing but launches)", "small"), ("a GPT-2 without a graph", "gpt"))
+KERNEL = '__global__ void scale(float *values, float by, int count) { if (by == 1) values[threadIdx.x % count] = by; }\n'
+
+
+def run(check):
+    check.results.guarded("f", "PyTorch, by line", lambda: torch_lines(check))
+    check.results.guarded("f", "the driver, by line and thread", lambda: driver_lines(check))
+    for title, loop in LOOPS:
+        check.results.guarded("f", title, lambda title=title, loop=loop: speed(check, title, loop))
+
+
+def folded(attached):
+    """The stacks, outermost first, the kernel last, each with its nanoseconds."""
+    with open(os.path.join(attached.directory, f"{attached.name}_results.folded"), encoding="utf-8") as file:
+        for line in file:
+            path, time = line.rsplit(" ", 1)
+            yield path.split(";"), int(time)
+
+
+def line_of(frame):
+    return int(re.search(r":(\d+)\)$", frame).group(1))
+
+
+def times_by_grid(attached):
+    times, counts = collections.Counter(), collections.Counter()
+    with open(os.path.join(attached.directory, f"{attached.name}_kernel_trace.csv"), encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            grid = int(row["Grid_Size_X"]), int(row["Grid_Size_Y"])
+            times[grid] += int(row["End_Timestamp"]) - int(row["Start_Timestamp"])
+            counts[grid] += 1
+    return times, counts
+
+
+def torch_lines(check):
+    program = Program([sys.executable, check.source("lines.py")], check.log("f-lines"))
+    try:
+        program.said(120)
+        for rounds in ROUNDS:
+            attached = Attached(check.stage, program.pid, OPTIONS, check.work, f"f-lines-{rounds}", formats=("csv", "folded"))
+            if not attached.recording():
+                raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+            lines = {int(line): value for line, value in program.ask(f"work {rounds}", 120)["lines"].items()}
+            code = attached.stop(120)
+            times, counts = times_by_grid(attached)
+            by_line = collections.Counter()
+            for path, time in folded(attached):
+                own = [frame for frame in path if "lines.py:" in frame and not frame.startswith("add ")]
+                if any(frame.startswith("add (") for frame in path):
+                    by_line[line_of(own[-1])] += time
+            wrong, kernels = [], 0
+            for line, (size, count) in lines.items():
+                # A kernel of elements has its grid from its size, which no other line has.
+                grids = [grid for grid in times if counts[grid] == count and abs(times[grid] - by_line[line]) == 0]
+                kernels += count
+                if not grids:
+                    wrong.append((line, size, count, by_line[line]))
+            check.results.add("f", f"PyTorch, {rounds} rounds: {len(lines)} lines, {kernels} kernels in modules, generators, asyncio and threads",
+                              f"{len(wrong)} lines with other times than their kernels' {wrong[:3]}, code {code}", "none", not wrong and code == 0)
+            attached.clean()
+    finally:
+        program.kill()
+
+
+def driver_lines(check):
+    source, image = check.built("scale.cu"), check.built("scale.cubin")
+    with open(source, "w", encoding="ascii") as file:
+        file.write(KERNEL)
+    words = ["nvcc", "-cubin", "-arch=native", "-o", image, source]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
+    words = [sys.executable, check.source("launch_lines.py"), "libcuda.so.1", image]
+    program = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        if program.stdout.readline() != "ready\n":
+            raise Problem("launch_lines.py does not start")
+        for rounds in ROUNDS:
+            attached = Attached(check.stage, program.pid, OPTIONS, check.work, f"f-driver-{rounds}", formats=("csv", "folded"))
+            if not attached.recording():
+                raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+            program.stdin.write(f"work {rounds}\n")
+            program.stdin.flush()
+            program.stdout.readline()
+            code = attached.stop(120)
+            wanted, found = collections.Counter(), collections.Counter()
+            times, counts = times_by_grid(attached)
+            for (x, y), time in times.items():
+                wanted[x // 64, y > 1] += time
+            for path, time in folded(attached):
+                in_thread = any(frame.startswith("in_thread (") for frame in path)
+                # The caller of launch, which calls start, which launches the kernel.
+                found[line_of(path[-4]), in_thread] += time
+            check.results.add("f", f"the driver's calls by ctypes, {rounds} rounds: {sum(counts.values())} kernels of {len(wanted)} lines",
+                              f"{sum(1 for key in wanted | found if wanted[key] != found[key])} lines with other times, code {code}", "none",
+                              wanted == found and code == 0)
+            attached.clean()
+    finally:
+        program.kill()
+        program.wait()
+
+
+def speed(check, title, loop):
+    """Two processes of one kind, of which one is recorded with stacks and the other without, by turns; and a third that is not recorded."""
+    names = ("not recorded", "kernels", "kernels and stacks")
+    programs = [Program([sys.executable, check.source("rates.py")], check.log(f"f-{loop}-{at}")) for at in range(3)]
+    attached = []
+    try:
+        for program in programs:
+            program.said(120)
+        before = rounds(programs, loop, check.pairs)
+        for program, options in zip(programs[1:], (OPTIONS[:1], OPTIONS)):
+            one = Attached(check.stage, program.pid, options, check.work, f"f-{loop}-{len(attached)}", formats=("csv",))
+            if not one.recording():
+                raise Problem(f"no attach: {one.text.strip()[-300:]}")
+            attached.append(one)
+        rounds(programs, loop, 2)
+        during = rounds(programs, loop, check.pairs)
+        codes = [one.stop(120) for one in attached]
+        speeds = [sum(each[at] for each in during) / len(during) for at in range(3)]
+        for first, second, goal in ((0, 1, None), (0, 2, None), (1, 2, GOAL)):
+            middle, low, high = ratio([(each[first], each[second]) for each in during], [(each[first], each[second]) for each in before])
+            check.results.add("f", f"{title}: {names[second]}, against {names[first]}",
+                              f"{middle:.4f} [{low:.4f}, {high:.4f}] of {speeds[first]:.0f}/s, codes {codes}", f">= {goal}" if goal else "",
+                              reached(middle, high, goal) if goal else None)
+        for one in attached:
+            one.clean()
+    finally:
+        for program in programs:
+            program.kill()
+
+
+def rounds(programs, loop, count):
+    """Speeds of all in turn, beginning with another one each time."""
+    measured = []
+    for at in range(count):
+        shift = at % len(programs)
+        speeds = {program.pid: program.ask(f"rate {SEGMENT} {loop}")["rate"] for program in programs[shift:] + programs[:shift]}
+        measured.append([speeds[program.pid] for program in programs])
+    return measured
