@@ -26,6 +26,7 @@ mod record;
 mod rows;
 mod schema;
 mod sorted;
+mod stacks;
 mod strings;
 
 use crate::counters::{Counts, Reading};

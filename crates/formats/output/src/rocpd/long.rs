@@ -244,14 +244,14 @@ impl<'s> Long<'s> {
         category: i64,
         stack: u64,
         parent: u64,
-        extdata: &str,
+        [call_stack, extdata]: [&str; 2],
     ) -> Step<i64> {
         let row = self.row.begin(&self.guid);
         row.number(category)
             .number(whole(stack))
             .number(whole(parent));
         // External correlation ids belong to tools that push them.
-        row.number(0).text("{}").text("{}").text(extdata);
+        row.number(0).text(call_stack).text("{}").text(extdata);
         let id = self.event.push(self.pages, row.end())?;
         self.stacks.push(whole(stack), id)?;
         Ok(id)

@@ -5,6 +5,7 @@ use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
 use super::long::{Allocated, Copied, Dispatch, Launched, Long};
+use super::stacks::CallStacks;
 use super::strings::Strings;
 use crate::api::{Parameter, has_message};
 use crate::arguments;
@@ -54,6 +55,7 @@ pub(super) struct Rows<'c, 'j> {
     pub(super) job: &'j Job<'j>,
     pub(super) info: Info<'c, 'j>,
     strings: Strings<'c>,
+    stacks: CallStacks,
     /// The id of the name of each kind, and of each call.
     categories: HashMap<u8, i64, RandomState>,
     operations: HashMap<(u8, u32), i64, RandomState>,
@@ -81,6 +83,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             job,
             info,
             strings,
+            stacks: CallStacks::default(),
             categories: HashMap::default(),
             operations: HashMap::default(),
             functions: HashMap::default(),
@@ -144,7 +147,11 @@ impl<'c, 'j> Rows<'c, 'j> {
     /// Inserts an event and returns its id.
     pub(super) fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
         let category = self.category(kind)?;
-        self.long.event(category, stack, parent, extdata)
+        let call_stack = self
+            .stacks
+            .of(&self.job.index.stacks, &mut self.strings, stack)?;
+        let texts = [call_stack, extdata];
+        self.long.event(category, stack, parent, texts)
     }
 
     /// Inserts a region, or a sample where the call took no time. Returns the event's id.
@@ -455,7 +462,8 @@ impl<'c, 'j> Rows<'c, 'j> {
         }
         let category = self.strings.id(BARRIERS)?;
         let id = call.correlation;
-        let event = self.long.event(category, id, id, &extdata.to_string())?;
+        let texts = ["{}", &extdata.to_string()];
+        let event = self.long.event(category, id, id, texts)?;
         let (tid, name) = (self.info.thread(call.tid)?, self.operation(&call.header)?);
         let times = [whole(of.start), whole(of.end)];
         // Its correlation id is the id of the call's region.

@@ -44,9 +44,10 @@ JOIN rocpd_info_node AS n ON n.id = t.nid AND n.guid = t.guid;
 CREATE VIEW regions AS
 SELECT r.id, r.guid, c.string AS category, s.string AS name, r.nid, p.pid, t.tid, r.start, r."end",
     r."end" - r.start AS duration, r.event_id, e.stack_id, e.parent_stack_id, e.correlation_id AS corr_id,
-    e.extdata, e.call_stack, e.line_info
+    e.extdata, COALESCE(k.string, e.call_stack) AS call_stack, e.line_info
 FROM rocpd_region AS r
 JOIN rocpd_event AS e ON e.id = r.event_id AND e.guid = r.guid
+LEFT JOIN rocpd_string AS k ON k.id = json_extract(e.call_stack, '$.id') AND k.guid = e.guid
 LEFT JOIN rocpd_string AS c ON c.id = e.category_id AND c.guid = e.guid
 JOIN rocpd_string AS s ON s.id = r.name_id AND s.guid = r.guid
 JOIN rocpd_info_process AS p ON p.id = r.pid AND p.guid = r.guid
@@ -54,14 +55,26 @@ JOIN rocpd_info_thread AS t ON t.id = r.tid AND t.guid = r.guid;
 
 CREATE VIEW samples AS
 SELECT s.id, s.guid, c.string AS category, n.string AS name, k.nid, p.pid, t.tid, s.timestamp,
-    s.event_id, e.stack_id, e.parent_stack_id, e.correlation_id AS corr_id, e.extdata, e.call_stack, e.line_info
+    s.event_id, e.stack_id, e.parent_stack_id, e.correlation_id AS corr_id, e.extdata,
+    COALESCE(x.string, e.call_stack) AS call_stack, e.line_info
 FROM rocpd_sample AS s
 JOIN rocpd_track AS k ON k.id = s.track_id AND k.guid = s.guid
 JOIN rocpd_event AS e ON e.id = s.event_id AND e.guid = s.guid
+LEFT JOIN rocpd_string AS x ON x.id = json_extract(e.call_stack, '$.id') AND x.guid = e.guid
 LEFT JOIN rocpd_string AS c ON c.id = e.category_id AND c.guid = e.guid
 LEFT JOIN rocpd_string AS n ON n.id = k.name_id AND n.guid = k.guid
 JOIN rocpd_info_process AS p ON p.id = k.pid AND p.guid = k.guid
 JOIN rocpd_info_thread AS t ON t.id = k.tid AND t.guid = k.guid;
+
+-- A row for each frame of each stack at which something was launched, the innermost first.
+CREATE VIEW call_stacks AS
+SELECT e.guid, e.id AS event_id, e.stack_id, f.key AS depth,
+    json_extract(f.value, '$.program_counter.function') AS function,
+    json_extract(f.value, '$.program_counter.filename') AS file,
+    json_extract(f.value, '$.program_counter.line_number') AS line
+FROM rocpd_event AS e
+JOIN rocpd_string AS s ON s.id = json_extract(e.call_stack, '$.id') AND s.guid = e.guid
+CROSS JOIN json_each(s.string, '$.frames') AS f;
 
 -- Samples as regions of no length.
 CREATE VIEW sample_regions AS
@@ -81,9 +94,10 @@ JOIN rocpd_info_process AS p ON p.id = r.pid AND p.guid = r.guid;
 CREATE VIEW events_args AS
 SELECT e.id AS event_id, c.string AS category, e.stack_id, e.parent_stack_id, e.correlation_id,
     a.position AS arg_position, a.type AS arg_type, a.name AS arg_name, a.value AS arg_value,
-    e.call_stack, e.line_info, a.extdata
+    COALESCE(k.string, e.call_stack) AS call_stack, e.line_info, a.extdata
 FROM rocpd_arg AS a
 JOIN rocpd_event AS e ON e.id = a.event_id AND e.guid = a.guid
+LEFT JOIN rocpd_string AS k ON k.id = json_extract(e.call_stack, '$.id') AND k.guid = e.guid
 LEFT JOIN rocpd_string AS c ON c.id = e.category_id AND c.guid = e.guid;
 
 -- Arguments that are streams, with the stream that they name.

@@ -39,6 +39,7 @@ mod recordings;
 mod rocpd;
 mod rocpd_limits;
 mod rocpd_rows;
+mod stacks;
 mod statistics;
 mod threads;
 mod together;

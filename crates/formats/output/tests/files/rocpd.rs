@@ -85,7 +85,12 @@ fn tables_and_views_are_amds_and_a_few_later_ones() {
         ("tables", &["rocpd_graph_launch"][..]),
         (
             "views",
-            &["rocpd_graph_launch", "graph_launches", "spm_counters"],
+            &[
+                "rocpd_graph_launch",
+                "graph_launches",
+                "spm_counters",
+                "call_stacks",
+            ],
         ),
     ] {
         let more: Vec<_> = keys(key)

@@ -1,0 +1,241 @@
+//! Stacks at which work was launched (`--stacks`), in each format that has them. Readers that are not
+//! ours count launches and times by stack, and find what the records say.
+
+use crate::common::{
+    agents, append, append_described, copy, golden_json, list, names, reader, trace_of, writer,
+};
+use crate::rocpd_rows::{header, one_kernel, plan};
+use midair_output::{Format, Names, RecordWriter, Trace, write};
+use midair_record::event::{self, Api, Code, Copy, Kernel, LaunchStack, Stack, kind};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Functions, by their numbers from 1: file and name.
+const FUNCTIONS: [(&str, &str); 3] = [
+    ("/srv/app/train.py", "main"),
+    ("/srv/app/train.py", "Model.forward"),
+    (
+        "/venv/lib/python3.12/site-packages/torch/nn/é \"linear\".py",
+        "linear;\0x",
+    ),
+];
+/// Stacks, by their numbers from 1: function and line, the innermost first.
+const STACKS: [&[(u32, u32)]; 4] = [
+    &[(3, 10), (2, 31), (1, 7)],
+    &[(2, 32), (1, 7)],
+    &[(1, 9)],
+    &[(2, 31), (1, 7)],
+];
+/// The stack of each launch, by its correlation id from 1. No stack has the number 9.
+const LAUNCHES: [u32; 9] = [1, 1, 2, 3, 4, 0, 9, 1, 2];
+/// The launch that copies.
+const COPY: u64 = 9;
+
+/// Copies with their events: the view of copies has no events.
+const COPIES: &str = "(SELECT event_id, guid, \"end\" - start AS duration FROM rocpd_memory_copy)";
+
+/// A frame: function, file and line.
+type Frame = (String, String, u64);
+
+/// Launches and nanoseconds by stack, the innermost frame first.
+type Times = BTreeMap<Vec<Frame>, (u64, u64)>;
+
+fn start_of(correlation: u64) -> u64 {
+    1_000_000 + correlation * 10_000
+}
+
+fn time_of(correlation: u64) -> u64 {
+    1_000 + correlation * correlation
+}
+
+/// Returns the frames of a stack, and none where it is not described.
+fn frames(stack: u32) -> Vec<Frame> {
+    let stack = STACKS.get((stack as usize).wrapping_sub(1));
+    let frames = stack.into_iter().flat_map(|frames| frames.iter());
+    let frame = |(function, line): &(u32, u32)| {
+        let (file, name) = FUNCTIONS[*function as usize - 1];
+        let name = name.replace('\0', "\u{fffd}");
+        (name, file.to_owned(), u64::from(*line))
+    };
+    frames.map(frame).collect()
+}
+
+/// Returns the launches of kernels, or of copies, by stack.
+fn wanted(copies: bool) -> Times {
+    let mut all = Times::new();
+    for (correlation, stack) in (1..).zip(LAUNCHES) {
+        if (correlation == COPY) == copies {
+            let sum = all.entry(frames(stack)).or_default();
+            sum.0 += 1;
+            sum.1 += time_of(correlation);
+        }
+    }
+    all
+}
+
+fn api(correlation: u64) -> Api {
+    Api {
+        header: header(kind::HIP_RUNTIME_API_EXT, 5),
+        start: start_of(correlation) - 500,
+        end: start_of(correlation) - 100,
+        correlation,
+        tid: 7,
+        ..Api::default()
+    }
+}
+
+fn describe(writer: &mut RecordWriter) {
+    append(
+        writer,
+        &event::encode(
+            &Stack {
+                header: header(kind::STACK, 0),
+                ..Stack::default()
+            },
+            &[],
+        ),
+    );
+    for (number, (file, name)) in (1..).zip(FUNCTIONS) {
+        let code = Code {
+            header: header(kind::CODE, number),
+            file_len: file.len() as u32,
+            name_len: name.len() as u32,
+        };
+        append(
+            writer,
+            &event::encode(&code, [file, name].concat().as_bytes()),
+        );
+    }
+    for (number, frames) in (1..).zip(STACKS) {
+        let stack = Stack {
+            header: header(kind::STACK, number),
+            frames: frames.len() as u32,
+            is_cut: 0,
+        };
+        let words = frames
+            .iter()
+            .flat_map(|(function, line)| [*function, *line]);
+        let bytes: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
+        append(writer, &event::encode(&stack, &bytes));
+    }
+}
+
+/// A session: each launch is a call and a kernel, the last one a copy.
+fn session() -> (Trace, Names) {
+    let golden = golden_json();
+    let names = names(&golden);
+    let mut writer = writer();
+    append_described(&mut writer, &agents(), &golden);
+    describe(&mut writer);
+    let copied = copy(
+        &agents(),
+        &list(&golden["buffer_records"]["memory_copy"])[0],
+    );
+    for (correlation, stack) in (1..).zip(LAUNCHES) {
+        if stack > 0 {
+            let launch = LaunchStack {
+                header: header(kind::LAUNCH_STACK, stack),
+                correlation,
+            };
+            append(&mut writer, &event::encode(&launch, &[]));
+        }
+        append(&mut writer, &event::encode(&api(correlation), &[]));
+        let start = start_of(correlation);
+        let end = start + time_of(correlation);
+        if correlation == COPY {
+            let copy = Copy {
+                start,
+                end,
+                correlation,
+                ..copied
+            };
+            append(&mut writer, &event::encode(&copy, &[]));
+        } else {
+            let kernel = Kernel {
+                start,
+                end,
+                correlation,
+                dispatch_id: correlation,
+                ..one_kernel()
+            };
+            append(&mut writer, &event::encode(&kernel, &[]));
+        }
+    }
+    (trace_of(writer, &golden), names)
+}
+
+/// Writes the session in a format, and returns the file with this end.
+fn written(format: Format, end: &str) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let (trace, names) = session();
+    write(&trace, &names, &plan(directory.path(), &[format])).unwrap();
+    let file = directory.path().join(format!("r_results.{end}"));
+    (directory, file)
+}
+
+/// Returns the sums of rows with a stack as JSON, a number of launches and a time.
+fn sums(rows: &Value, frames: impl Fn(&Value) -> Vec<Frame>) -> Times {
+    let mut all = Times::new();
+    for row in list(rows) {
+        let sum = all.entry(frames(row)).or_default();
+        sum.0 += row["launches"].as_u64().unwrap();
+        sum.1 += row["time"].as_u64().unwrap();
+    }
+    all
+}
+
+fn frame(row: &Value, [function, file, line]: [&str; 3]) -> Frame {
+    let text = |key: &str| row[key].as_str().unwrap().to_owned();
+    (text(function), text(file), row[line].as_u64().unwrap())
+}
+
+#[test]
+fn rocpd_has_each_stack_once_and_its_number_at_each_launch() {
+    let (_directory, file) = written(Format::Rocpd, "db");
+    let by_stack = |view: &str| {
+        format!(
+            "SELECT COUNT(*) AS launches, SUM(w.duration) AS time, (
+               SELECT json_group_array(json_object('function', function, 'file', file, 'line', line))
+               FROM (SELECT * FROM call_stacks AS c
+                     WHERE c.event_id = w.event_id AND c.guid = w.guid ORDER BY depth)) AS stack
+             FROM {view} AS w GROUP BY stack"
+        )
+    };
+    let queries = [
+        by_stack("kernels"),
+        by_stack(COPIES),
+        "SELECT call_stack, duration AS time, 1 AS launches FROM regions ORDER BY id".to_owned(),
+        "SELECT string FROM rocpd_string WHERE string LIKE '{\"frames\"%'".to_owned(),
+        "SELECT DISTINCT call_stack FROM rocpd_event ORDER BY 1".to_owned(),
+    ];
+    let said = reader(&file, &queries.each_ref().map(String::as_str));
+    let answers = &said["answers"];
+    let of_row = |row: &Value| {
+        let stack: Value = serde_json::from_str(row["stack"].as_str().unwrap()).unwrap();
+        let frames = list(&stack).iter();
+        frames
+            .map(|row| frame(row, ["function", "file", "line"]))
+            .collect()
+    };
+    assert_eq!(sums(&answers[0], of_row), wanted(false));
+    assert_eq!(sums(&answers[1], of_row), wanted(true));
+    // The view of calls has the form that AMD's readers know.
+    let calls = list(&answers[2]);
+    assert_eq!(calls.len(), LAUNCHES.len());
+    for (row, stack) in calls.iter().zip(LAUNCHES) {
+        let text = row["call_stack"].as_str().unwrap();
+        let stacks: Value = serde_json::from_str(text).unwrap();
+        let all = stacks["frames"].as_array();
+        let all = all.into_iter().flatten().map(|row| {
+            let keys = ["function", "filename", "line_number"];
+            frame(&row["program_counter"], keys)
+        });
+        assert_eq!(all.collect::<Vec<_>>(), frames(stack), "{text}");
+    }
+    assert_eq!(list(&answers[3]).len(), STACKS.len());
+    assert_eq!(list(&answers[4]).len(), 1 + STACKS.len());
+    let longest = list(&answers[4]).iter();
+    let longest = longest.map(|row| row["call_stack"].as_str().unwrap().len());
+    assert!(longest.max() <= Some(10), "{}", answers[4]);
+}
