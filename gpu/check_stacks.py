@@ -12,7 +12,7 @@ from statistics_of_pairs import ratio
 
 OPTIONS = ["--kernel-trace", "--stacks", "python"]
 ROUNDS = (1, 50)
-SEGMENT = 0.04
+SEGMENT, SEGMENTS = 0.04, 6
 # Of the speed with kernels alone.
 GOAL = 0.97
 LOOPS = (("small torch operations (nothing but launches)", "small"), ("a GPT-2 without a graph", "gpt"))
@@ -117,40 +117,34 @@ def driver_lines(check):
 
 
 def speed(check, title, loop):
-    """Two processes of one kind, of which one is recorded with stacks and the other without, by turns; and a third that is not recorded."""
-    names = ("not recorded", "kernels", "kernels and stacks")
-    programs = [Program([sys.executable, check.source("rates.py")], check.log(f"f-{loop}-{at}")) for at in range(3)]
-    attached = []
+    """One process, in turn not recorded, recorded without stacks and with them. Each turn is a session of its own, so that what differs
+    between processes, and what the machine does for longer than a turn, is in all three."""
+    program = Program([sys.executable, check.source("rates.py")], check.log(f"f-{loop}"))
+    forms = {"not recorded": None, "kernels": OPTIONS[:1], "kernels and stacks": OPTIONS}
+    turns, codes = [], collections.Counter()
     try:
-        for program in programs:
-            program.said(120)
-        before = rounds(programs, loop, check.pairs)
-        for program, options in zip(programs[1:], (OPTIONS[:1], OPTIONS)):
-            one = Attached(check.stage, program.pid, options, check.work, f"f-{loop}-{len(attached)}", formats=("csv",))
-            if not one.recording():
-                raise Problem(f"no attach: {one.text.strip()[-300:]}")
-            attached.append(one)
-        rounds(programs, loop, 2)
-        during = rounds(programs, loop, check.pairs)
-        codes = [one.stop(120) for one in attached]
-        speeds = [sum(each[at] for each in during) / len(during) for at in range(3)]
-        for first, second, goal in ((0, 1, None), (0, 2, None), (1, 2, GOAL)):
-            middle, low, high = ratio([(each[first], each[second]) for each in during], [(each[first], each[second]) for each in before])
-            check.results.add("f", f"{title}: {names[second]}, against {names[first]}",
-                              f"{middle:.4f} [{low:.4f}, {high:.4f}] of {speeds[first]:.0f}/s, codes {codes}", f">= {goal}" if goal else "",
-                              reached(middle, high, goal) if goal else None)
-        for one in attached:
-            one.clean()
+        program.said(120)
+        for turn in range(check.pairs):
+            rates = {}
+            order = list(forms) if turn % 2 == 0 else list(reversed(forms))
+            for name in order:
+                attached = None
+                if forms[name] is not None:
+                    attached = Attached(check.stage, program.pid, forms[name], check.work, f"f-{loop}", formats=("csv",))
+                    if not attached.recording():
+                        raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+                program.ask(f"rate {SEGMENT} {loop}")
+                rates[name] = sum(program.ask(f"rate {SEGMENT} {loop}")["rate"] for _ in range(SEGMENTS))
+                if attached:
+                    codes[attached.stop(120)] += 1
+                    attached.clean()
+            turns.append(rates)
     finally:
-        for program in programs:
-            program.kill()
-
-
-def rounds(programs, loop, count):
-    """Speeds of all in turn, beginning with another one each time."""
-    measured = []
-    for at in range(count):
-        shift = at % len(programs)
-        speeds = {program.pid: program.ask(f"rate {SEGMENT} {loop}")["rate"] for program in programs[shift:] + programs[:shift]}
-        measured.append([speeds[program.pid] for program in programs])
-    return measured
+        program.kill()
+    check.raw.append({"loop": loop, "turns": turns})
+    for first, second, goal in (("not recorded", "kernels", None), ("not recorded", "kernels and stacks", None), ("kernels", "kernels and stacks", GOAL)):
+        middle, low, high = ratio([(rates[first], rates[second]) for rates in turns])
+        mean = sum(rates[first] for rates in turns) / len(turns) / SEGMENTS
+        check.results.add("f", f"{title}: {second}, against {first}",
+                          f"{middle:.4f} [{low:.4f}, {high:.4f}] of {mean:.0f}/s, codes {dict(codes)}", f">= {goal}" if goal else "",
+                          reached(middle, high, goal) and set(codes) == {0} if goal else None)

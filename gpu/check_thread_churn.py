@@ -60,13 +60,13 @@ def run(check):
 def beside(check, at, name, words, programs):
     program = Program(words, check.log(f"x-{at}"))
     tally = {"sessions": 0, "records": 0, "yielded": 0, "stays": 0, "longest": 0.0}
-    bad = []
+    bad, kinds = [], [kind for kind in KINDS if check.wants(kind)]
     try:
         program.said()
         count = 0
         for sessions, length in (SHORT, LONG):
             for _ in range(-(-(sessions // 10 if check.quick else sessions) // programs)):
-                kind = list(KINDS)[count % len(KINDS)]
+                kind = kinds[count % len(kinds)]
                 bad += session(check, f"x-{at}", program.pid, kind, length, tally)
                 if not program.alive():
                     raise Problem(f"the program died after {count + 1} sessions, the last one {kind}: code {program.process.wait(10)}")
