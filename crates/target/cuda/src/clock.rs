@@ -124,10 +124,8 @@ impl Clock {
         self.wall.add(Pair { wall, boot });
         let (first, second) = reading.ticks;
         if first != 0 {
-            static EARLIEST: OnceLock<(u64, u64)> = OnceLock::new();
             let middle = first + (second - first) / 2;
-            let earliest = EARLIEST.get_or_init(|| (middle, boot));
-            self.ticks.add(middle, boot, Some(*earliest));
+            self.ticks.add(middle, boot, Some(earliest((middle, boot))));
         }
         self.source = reading.source();
         match self.source {
@@ -186,6 +184,20 @@ impl Clock {
         let (from, to) = (self.from.saturating_sub(BEFORE), self.to + AFTER);
         (from..to).contains(&boot).then_some(boot)
     }
+}
+
+/// Returns the ticks and the time of the process's first reading, which may be this one.
+#[cfg(not(test))]
+fn earliest(now: (u64, u64)) -> (u64, u64) {
+    static EARLIEST: OnceLock<(u64, u64)> = OnceLock::new();
+    *EARLIEST.get_or_init(|| now)
+}
+
+/// Tests have times of their own, in one process: each has a first reading.
+#[cfg(test)]
+fn earliest(now: (u64, u64)) -> (u64, u64) {
+    thread_local!(static EARLIEST: OnceLock<(u64, u64)> = const { OnceLock::new() });
+    EARLIEST.with(|earliest| *earliest.get_or_init(|| now))
 }
 
 /// CLOCK_REALTIME, ns.

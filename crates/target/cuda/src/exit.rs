@@ -71,6 +71,7 @@ mod tests {
 
     #[test]
     fn an_exit_waits_for_the_session_within_a_limit() {
+        let _alone = crate::session::fake::alone();
         reset_after_fork();
         at_exit();
         assert!(!is_exiting());

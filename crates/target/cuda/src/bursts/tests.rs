@@ -3,14 +3,14 @@
 
 use super::*;
 use crate::choice::Choice;
-use crate::session::fake::{self, Bytes, Fake, cupti, emit, layouts};
-use crate::session::{self, KEEP_LOADED, LOADED_BY_US, USED};
-use crate::work::tests::{INITIALISED, ONE, driver};
+use crate::session::fake::{self, Bytes, cupti, emit, layouts};
+use crate::session::{self, KEEP_LOADED};
+use crate::work::tests::{INITIALISED, driver};
 use midair_abi::cupti::activity_kind;
 use midair_record::event::{self, Record};
 use midair_record::spool::{Reader, ReaderOptions};
 use midair_settings::Settings;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// Bursts of some 150 ms in periods of a second.
@@ -32,12 +32,8 @@ struct Came {
 
 impl Attacher {
     fn new() -> (Attacher, MutexGuard<'static, ()>) {
-        let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        fake::with(|fake| *fake = Fake::default());
+        let alone = fake::alone();
         INITIALISED.store(true, SeqCst);
-        for word in [&KEEP_LOADED, &USED, &LOADED_BY_US] {
-            word.store(false, SeqCst);
-        }
         let options = ReaderOptions {
             size: 1 << 20,
             settings: Vec::new(),

@@ -55,6 +55,7 @@ fn driver() -> Driver {
 
 #[test]
 fn cupti_is_asked_only_before_a_context_and_its_answer_is_told() {
+    let _alone = fake::alone();
     let without = fake::cupti();
     let mut functions = *without.functions();
     functions.enable_hw_trace = Some(enable);

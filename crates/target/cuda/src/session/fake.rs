@@ -3,8 +3,10 @@
 
 use crate::cupti::functions::{BufferCompleted, BufferRequested, Functions, UnifiedMemoryConfig};
 use crate::cupti::{Cupti, decode};
+use crate::session::{KEEP_LOADED, LOADED_BY_US, USED};
 use midair_abi::cupti::{Layouts, Place, activity_kind, layouts_for, result};
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// CUDA 13.0's.
@@ -45,6 +47,20 @@ pub(crate) struct Fake {
 }
 
 static FAKE: Mutex<Option<Fake>> = Mutex::new(None);
+/// There is one fake, one pool, one driver, one watch of callers and of ending threads, and one word of
+/// each kind that outlives a session.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Has a test use them alone, from the state at the start of a process. All tests that use any of
+/// them take this lock, since `cargo test` runs the tests of all modules in one process.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    with(|fake| *fake = Fake::default());
+    for word in [&KEEP_LOADED, &USED, &LOADED_BY_US] {
+        word.store(false, SeqCst);
+    }
+    guard
+}
 
 fn lock() -> MutexGuard<'static, Option<Fake>> {
     FAKE.lock().unwrap_or_else(PoisonError::into_inner)

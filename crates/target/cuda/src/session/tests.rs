@@ -2,26 +2,13 @@
 //! have priority.
 #![cfg(target_arch = "x86_64")]
 
-use super::fake::{self, Bytes, cupti, emit, layouts};
+use super::fake::{self, Bytes, alone, cupti, emit, layouts};
 use super::*;
 use midair_abi::cupti::{flag, result};
 use midair_domain::KindSet;
 use midair_record::event::{self, Record, cuda_node, cuda_stream};
 use midair_record::spool::{DROP_SLOTS, Reader, ReaderOptions};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// There is one pool and one fake.
-static ONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    fake::with(|fake| *fake = fake::Fake::default());
-    for word in [&KEEP_LOADED, &USED, &LOADED_BY_US] {
-        word.store(false, SeqCst);
-    }
-    guard
-}
 
 fn choice(kernels: bool, copies: bool, calls: bool, markers: bool) -> Choice {
     let kinds = KindSet::EMPTY

@@ -2,14 +2,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use super::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// There is one watch per process.
-static ONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::session::fake::alone;
 
 /// `mov rax, rdi; add rax, r9; nop..; ret`, behind the 4 bytes that compilers put first.
 const ADDS: [u8; 16] = [

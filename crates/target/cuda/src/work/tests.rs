@@ -8,10 +8,7 @@ use midair_record::spool::{Reader, ReaderOptions};
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Mutex, PoisonError};
 
-/// There is one driver here, and one pool.
-pub(crate) static ONE: Mutex<()> = Mutex::new(());
 pub(crate) static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" fn version(version: *mut c_int) -> c_uint {
@@ -98,8 +95,7 @@ impl Attacher {
 
 #[test]
 fn nothing_is_touched_until_the_process_initialises_cuda() {
-    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    fake::with(|fake| *fake = fake::Fake::default());
+    let _alone = fake::alone();
     INITIALISED.store(false, SeqCst);
     let mut attacher = Attacher::new();
     let mut worker = attacher.worker();
@@ -122,8 +118,7 @@ fn nothing_is_touched_until_the_process_initialises_cuda() {
 
 #[test]
 fn a_process_that_never_initialises_cuda_gets_a_note() {
-    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    fake::with(|fake| *fake = fake::Fake::default());
+    let _alone = fake::alone();
     INITIALISED.store(false, SeqCst);
     let mut attacher = Attacher::new();
     let mut worker = attacher.worker();
@@ -139,11 +134,8 @@ fn a_process_that_never_initialises_cuda_gets_a_note() {
 
 #[test]
 fn a_profiler_that_was_first_has_priority() {
-    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    fake::with(|fake| {
-        *fake = fake::Fake::default();
-        (fake.used, fake.recorded) = (true, true);
-    });
+    let _alone = fake::alone();
+    fake::with(|fake| (fake.used, fake.recorded) = (true, true));
     INITIALISED.store(true, SeqCst);
     let mut attacher = Attacher::new();
     let mut worker = attacher.worker();
