@@ -56,7 +56,13 @@ fn one_that_is_gone_matters_only_to_what_is_relative() -> Result<()> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     assert!(!maps.contains("memfd:midair"), "{maps}");
 
-    for words in [&["doctor", pid.as_str()][..], &["doctor"], &["ps"]] {
+    for words in [
+        &["doctor", pid.as_str()][..],
+        &["doctor"],
+        &["ps"],
+        &["top", &pid, "--once"],
+        &["run", "-d", results, "--", "true"],
+    ] {
         let exit = gone(words)?;
         assert_eq!(exit.status.code(), Some(0), "{words:?}: {exit}");
     }

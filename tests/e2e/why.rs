@@ -5,7 +5,7 @@ use midair_sim_cuda::Toolkit;
 use midair_tests::cuda::Kit;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::python::python;
-use midair_tests::stage::{command, plain_environment};
+use midair_tests::stage::{command, plain_environment, workload};
 use midair_tests::target::{PATIENCE, Target, run, until};
 use midair_tests::{Result, is_root_for};
 use serde_json::Value;
@@ -214,6 +214,22 @@ fn a_host_in_a_lock_is_told_with_who_holds_it() -> Result<()> {
     let what = reason(&told, "lock").map(|reason| reason["what"].to_string());
     assert!(what.is_some_and(|what| what.contains("(locks) waits for the lock at")));
     end(target)
+}
+
+/// The program of `midair demo`: its runtime keeps queues in a form of its own.
+#[test]
+fn a_program_without_a_known_queue_is_told_to_get_on() -> Result<()> {
+    let mut target = Target::spawn(workload(&[])?)?;
+    target.expect("iter 3")?;
+    let pid = target.pid().to_string();
+    let told = seen("a call that is made again and again", &[&pid], |it| {
+        let reason = reason(it, "host_call").and_then(|it| it["what"].as_str());
+        reason.is_some_and(|what| what.contains("so it makes progress or polls"))
+    })?;
+    let mut notes = rows(&told, "/notes").filter_map(Value::as_str);
+    let note = "no queue found, although the HSA runtime is loaded";
+    assert!(notes.any(|it| it.starts_with(note)), "{told}");
+    Ok(())
 }
 
 #[test]

@@ -9,8 +9,11 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
 use midair_failure::{Failure, Kind};
+use midair_settings::literal::literal;
 use midair_settings::options::option;
-use midair_settings::{Category, Front, Given, KEEP_RESULTS, Resolved, SCREEN, STACKS};
+use midair_settings::{
+    Category, Front, Given, KEEP_RESULTS, OUTPUT_PATH, Resolved, SCREEN, STACKS,
+};
 
 use crate::attach::{self, Job, Messages, Special, Until};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
@@ -377,9 +380,14 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
     let Asked {
         given,
         target,
-        request,
+        mut request,
         report,
     } = asked(matches, &[], report)?;
+    // Without a current directory the files of the key r go elsewhere, and are named there.
+    if request.settings.text(OUTPUT_PATH) == Some("%cwd%") && std::env::current_dir().is_err() {
+        let temporary = literal(&std::env::temp_dir());
+        request.settings.set(OUTPUT_PATH, temporary);
+    }
     let options = top::Options::of(matches, given.duration("duration"))?;
     if matches!(request.settings.burst_percent(), Ok(Some(_))) {
         return Err(Failure::new(

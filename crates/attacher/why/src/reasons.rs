@@ -335,7 +335,7 @@ fn otherwise(answer: &Answer) -> Reason {
         .max_by(|a, b| a.processor.total_cmp(&b.processor))
         .filter(|thread| thread.processor > RUNS);
     let queues = match answer.queues.len() {
-        0 => "it has no queue".to_owned(),
+        0 => "no queue was found".to_owned(),
         1 => "its queue has no work".to_owned(),
         more => format!("none of its {more} queues has work"),
     };
