@@ -1,7 +1,7 @@
 //! What users install (`cargo xtask dist`), used where nothing else of ours is.
 
 use midair_tests::python::python_tool;
-use midair_tests::stage::plain_environment;
+use midair_tests::stage::{plain_environment, workload};
 use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
@@ -417,6 +417,10 @@ fn the_demo_of_a_clone_says_what_it_does() -> Result<()> {
     let pid = kill.strip_prefix("kill ").ok_or("the last one ends it")?;
     let process = Path::new("/proc").join(pid);
     let runs = works(&process);
+    // It ends after ten minutes by the clock, however busy the machine is.
+    let words = std::fs::read_to_string(process.join("cmdline"))?;
+    let words: Vec<&str> = words.trim_end_matches('\0').split('\0').collect();
+    assert_eq!(words.get(1..), Some(&["0", "500", "any", "600"][..]));
     let mut end = Command::new("kill");
     end.arg(pid);
     run(end, PATIENCE)?;
@@ -427,5 +431,9 @@ fn the_demo_of_a_clone_says_what_it_does() -> Result<()> {
         kept.exit
     );
     assert!(has(&kept.exit.stdout, "gemm"), "{}", kept.exit);
+    // The same program with one second.
+    let mut ends = workload(&[])?;
+    ends.args(["any", "1"]);
+    run(ends, PATIENCE)?.success()?;
     Ok(())
 }

@@ -206,6 +206,13 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
         said(&traced)
     );
 
+    let hint = "hint: does the program forget to end ranges?";
+    assert!(
+        traced.exit.stderr.join("\n").contains(hint),
+        "{}",
+        traced.exit
+    );
+
     // A program that forgets to pop has its other ranges all the same.
     let attacher = Attacher::start(pid, &words)?;
     tell(&mut target, "forget 300")?;

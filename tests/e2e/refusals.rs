@@ -57,6 +57,14 @@ fn refused(pid: i32, code: i32, words: &str) -> Result<()> {
     Ok(())
 }
 
+/// Checks that the refusal names this remedy.
+fn hinted(pid: i32, remedy: &str) -> Result<()> {
+    let exit = try_attach(pid)?;
+    let hint = exit.stderr.iter().find(|line| line.starts_with("hint: "));
+    assert!(hint.is_some_and(|hint| hint.contains(remedy)), "{exit}");
+    Ok(())
+}
+
 /// Checks as [`refused`] does, and that the process is as it was.
 fn refused_untouched(pid: i32, code: i32, words: &str) -> Result<()> {
     let before = Snapshot::take(pid)?;
@@ -122,6 +130,7 @@ fn traced(pid: i32, body: impl FnOnce() -> Result<()>) -> Result<()> {
 #[test]
 fn no_process_to_attach_to() -> Result<()> {
     refused(4_194_304, 10, "there is no process 4194304")?;
+    hinted(4_194_304, "midair ps lists the processes that use a GPU")?;
 
     let mut child = Command::new("true").stdin(Stdio::null()).spawn()?;
     let pid = child.id() as i32;
@@ -152,6 +161,7 @@ fn processes_that_cannot_be_attached_to() -> Result<()> {
             .all(|thread| thread.blocked == 0))
     })?;
     refused_untouched(pid, 14, "no HIP, HSA or CUDA runtime")?;
+    hinted(pid, "midair attach --tree PID attaches to all of them")?;
 
     target.signal(libc::SIGSTOP)?;
     until("its stop", || Ok(state(pid)? == 'T'))?;

@@ -342,7 +342,9 @@ fn on_a_terminal() -> Result<()> {
     let written = terminal.until("files", |it| it.contains("written:"))?;
     println!("{written}");
     terminal.tmux(&["send-keys", "q"])?;
-    terminal.until("its end", |it| it.contains("ended with 0"))?;
+    // The screen is gone, and the names of the files are not.
+    let end = terminal.until("its end", |it| it.contains("ended with 0"))?;
+    assert!(end.contains("written:"), "{end}");
     let windows: Vec<_> = std::fs::read_dir(results.path())?.collect::<std::io::Result<_>>()?;
     assert_eq!(windows.len(), 1, "{windows:?}");
     // As everywhere, the results are below a directory with the host's name.

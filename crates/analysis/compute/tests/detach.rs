@@ -24,7 +24,12 @@ const FOR_A_WHILE: &str = "echo 'Attaching to PID 7 using library x :: success'\
 const SUCCESS: &str = "Attach to process with ID 7 is successful, ";
 
 fn start(here: &Path, words: &[&str], level: Option<&str>) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"));
+    let program = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"));
+    start_by(program, here, words, level)
+}
+
+/// Starts a profile by a command that ends in the program.
+fn start_by(mut command: Command, here: &Path, words: &[&str], level: Option<&str>) -> Child {
     command
         .args(["profile", "-n", "x", "--attach-pid", "7", "-b", "5.1.1"])
         .args(words)
@@ -46,8 +51,14 @@ fn start(here: &Path, words: &[&str], level: Option<&str>) -> Child {
 /// Ends a profile in this way once it says that it has attached. Returns what it said on standard
 /// output.
 fn ended(here: &Path, end: impl FnOnce(&mut Child)) -> String {
+    let program = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"));
+    ended_by(program, here, end)
+}
+
+/// Does the same with a command that ends in the program.
+fn ended_by(program: Command, here: &Path, end: impl FnOnce(&mut Child)) -> String {
     collector(here, UNTIL_TOLD);
-    let mut child = start(here, &[], None);
+    let mut child = start_by(program, here, &[], None);
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut said = String::new();
     while !said.contains("is successful") {
@@ -84,6 +95,28 @@ fn a_signal_ends_it_and_its_results_are_kept() {
     let said = ended(temporary.path(), |child| {
         kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
         // Without the keyboard's end the collector would go on waiting for it.
+        drop(child.stdin.take());
+    });
+    assert!(said.contains("signal\n"), "{said}");
+}
+
+/// As `nohup` starts it. A blocked signal would be queued even if it is ignored.
+#[test]
+fn a_hangup_that_is_ignored_at_the_start_stays_ignored() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut program = Command::new("sh");
+    program.args(["-c", "trap '' HUP && exec \"$@\"", "sh"]);
+    program.arg(env!("CARGO_BIN_EXE_rocprof-compute"));
+    let said = ended_by(program, temporary.path(), |child| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let blocked = u64::from_str_radix(blocked.unwrap().trim(), 16).unwrap();
+        let is_blocked = |signal: Signal| blocked & 1 << (signal as i32 - 1) != 0;
+        assert!(is_blocked(Signal::SIGTERM), "{blocked:x}");
+        assert!(!is_blocked(Signal::SIGHUP), "{blocked:x}");
+        for signal in [Signal::SIGHUP, Signal::SIGINT] {
+            kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        }
         drop(child.stdin.take());
     });
     assert!(said.contains("signal\n"), "{said}");

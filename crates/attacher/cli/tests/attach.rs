@@ -123,6 +123,23 @@ impl Run {
         self
     }
 
+    /// Waits until its main thread sleeps in poll(2), where it waits for an end, or it has ended.
+    fn until_it_waits(&mut self) -> &mut Run {
+        let numbers = [nix::libc::SYS_ppoll, SYS_POLL].map(|number| number.to_string());
+        let call = format!("/proc/{}/syscall", self.child.id());
+        let deadline = Instant::now() + PATIENCE;
+        while let Ok(call) = std::fs::read_to_string(&call) {
+            let number = call.split_whitespace().next().unwrap_or_default();
+            if numbers.iter().any(|poll| poll == number) || self.child.try_wait().unwrap().is_some()
+            {
+                break;
+            }
+            assert!(Instant::now() < deadline, "it does not wait: {call}");
+            std::thread::yield_now();
+        }
+        self
+    }
+
     fn signal(&mut self, signal: Signal) -> &mut Run {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
         self
@@ -158,6 +175,12 @@ impl Drop for Run {
         let _ = self.child.wait();
     }
 }
+
+/// The number of poll(2). Newer architectures have ppoll(2) alone.
+#[cfg(target_arch = "x86_64")]
+const SYS_POLL: nix::libc::c_long = nix::libc::SYS_poll;
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_POLL: nix::libc::c_long = nix::libc::SYS_ppoll;
 
 const ATTACH: [&str; 5] = [
     "rocprofv3",
@@ -223,8 +246,10 @@ fn what_was_ignored_at_the_start_ends_nothing() {
     command.args(["-c", "trap '' HUP && exec \"$@\"", "sh"]);
     command.arg(example()).args(ATTACH);
     let mut run = Run::spawn(command, "", Stdio::null(), None);
+    // It has seen the end of its input by then, since the poll before returned for it.
+    run.until(PROMPT).until_it_waits();
     // If both were taken, the first would be: its number is smaller.
-    run.until(PROMPT).signal(Signal::SIGHUP);
+    run.signal(Signal::SIGHUP);
     run.signal(Signal::SIGTERM);
     let end = run.end();
     assert_eq!(end.code, Some(0), "{}", end.err);

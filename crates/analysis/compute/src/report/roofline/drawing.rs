@@ -146,7 +146,33 @@ fn powers(low: f64, high: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::powers;
+    use super::super::{Level, Peaks, Roof};
+    use super::{draw, powers};
+
+    /// Both axes of the page have numbers, not only the texts of the roofs.
+    #[test]
+    fn both_axes_have_numbers() {
+        let roof = Roof {
+            name: "FP32",
+            peak: 1000.0,
+            whole: false,
+        };
+        let peaks = Peaks {
+            measured: false,
+            memory: vec![(Level::Hbm, 5000.0)],
+            compute: vec![roof],
+        };
+        let drawn = draw(&peaks, &[], str::to_owned);
+        let ticks = |anchor: &str| -> Vec<&str> {
+            let start = format!("<text class=\"tick\" text-anchor=\"{anchor}\"");
+            let lines = drawn.lines().filter(|line| line.starts_with(&start));
+            lines
+                .filter_map(|line| line.split(['>', '<']).nth(2))
+                .collect()
+        };
+        assert_eq!(ticks("middle"), ["0.01", "0.1", "1", "10", "100", "1000"]);
+        assert_eq!(ticks("end"), ["0.1", "1", "10", "100", "1000"]);
+    }
 
     #[test]
     fn an_axis_has_powers_of_ten() {
