@@ -7,13 +7,10 @@
 //! document (its file-format-schema.json).
 
 use crate::code;
-use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::index::{Stat, Work};
 use crate::job::Job;
-use crate::sink::{Opened, Sink, Writer};
-use midair_domain::KindSet;
-use midair_record::event::Record;
+use crate::sink::{Nothing, Opened, Sink, Writer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 
@@ -50,31 +47,6 @@ impl Writer for Stacks<'_> {
     fn finish(mut self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
         self.file.put((self.write)(self.jobs).as_bytes())?;
         files.add(self.file)
-    }
-}
-
-/// Takes no records: the sums are in the index.
-struct Nothing;
-
-impl Sink for Nothing {
-    fn wants(&self) -> Option<KindSet> {
-        Some(KindSet::EMPTY)
-    }
-
-    fn record(&mut self, _: &Record<'_>) -> Result<(), WriteError> {
-        Ok(())
-    }
-
-    fn counted(&mut self, _: &Counts<'_>) -> Result<(), WriteError> {
-        Ok(())
-    }
-
-    fn read(&mut self, _: &Reading) -> Result<(), WriteError> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), WriteError> {
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::model::{Plan, Trace};
 use crate::options::{Format, SummaryTo};
 use crate::sink::Opened;
 use crate::{
-    columns, csv, folded, html, json, kineto, notes, otf2, parquet, pftrace, rocpd, summary,
+    columns, csv, folded, html, json, kineto, notes, otf2, parquet, pftrace, pprof, rocpd, summary,
 };
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ struct Row {
 }
 
 /// All formats, in the order in which they are offered.
-static FORMATS: [Row; 10] = [
+static FORMATS: [Row; 11] = [
     Row {
         format: Format::Rocpd,
         name: "rocpd",
@@ -98,6 +98,13 @@ static FORMATS: [Row; 10] = [
         extension: "speedscope.json",
         cost: 1,
         open: folded::open_speedscope,
+    },
+    Row {
+        format: Format::Pprof,
+        name: "pprof",
+        extension: "pb.gz",
+        cost: 1,
+        open: pprof::open,
     },
 ];
 
@@ -236,7 +243,7 @@ mod tests {
             assert_eq!(Format::of(&format.name().to_uppercase()), Some(format));
             assert!(!format.extension().is_empty());
         }
-        assert_eq!((Format::all().count(), Format::of("otf")), (10, None));
+        assert_eq!((Format::all().count(), Format::of("otf")), (11, None));
     }
 
     #[test]
@@ -252,6 +259,7 @@ mod tests {
             (Format::Html, "html"),
             (Format::Folded, "folded"),
             (Format::Speedscope, "speedscope.json"),
+            (Format::Pprof, "pb.gz"),
         ];
         for (format, extension) in wanted {
             assert_eq!(format.extension(), extension);

@@ -53,6 +53,7 @@ mod options;
 mod otf2;
 mod parquet;
 mod pftrace;
+mod pprof;
 mod process;
 mod progress;
 mod record_file;

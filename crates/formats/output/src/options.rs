@@ -115,6 +115,8 @@ pub enum Format {
     Folded,
     /// The same for speedscope.
     Speedscope,
+    /// The same for pprof.
+    Pprof,
 }
 
 /// rocprofv3's options for Perfetto's buffers. Our writer has no such buffers.

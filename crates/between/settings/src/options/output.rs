@@ -12,7 +12,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
         "output-format",
         Output,
-        Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd", "kineto", "parquet", "html", "folded", "speedscope"]),
+        Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd", "kineto", "parquet", "html", "folded", "speedscope", "pprof"]),
         Sets::Words(&["ROCPROF_OUTPUT_FORMAT"], ","),
         "Write results in these formats (default rocpd)",
     )
@@ -20,7 +20,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     .more(
         "Overrides ROCPROF_OUTPUT_FORMAT. parquet writes directories run=/host=/rank=/kind=, for tables over many processes, and \
          requires an attach. html is one page with a timeline. otf2 is an archive: two files and a directory. \
-         folded and speedscope have the GPU's time by stack (--stacks).",
+         folded, speedscope and pprof have the GPU's time by stack (--stacks).",
     ),
     Opt::new("output-directory", Output, Shape::Text("DIR"), Sets::Path("ROCPROF_OUTPUT_PATH"), "Write results to this directory \
         (default: ROCPROF_OUTPUT_PATH, else the current directory)")

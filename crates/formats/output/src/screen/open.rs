@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// How files with these endings are opened, the longer ending first. `FILE` stands for the file.
-const WAYS: [(&str, &str); 10] = [
+const WAYS: [(&str, &str); 11] = [
     (
         "pftrace",
         "FILE at https://ui.perfetto.dev (Open trace file)",
@@ -13,6 +13,7 @@ const WAYS: [(&str, &str); 10] = [
         "FILE with HolisticTraceAnalysis or TensorBoard, or at https://ui.perfetto.dev",
     ),
     ("speedscope.json", "FILE at https://www.speedscope.app"),
+    ("pb.gz", "go tool pprof -http=: FILE"),
     ("folded", "flamegraph.pl FILE > FILE.svg"),
     ("html", "FILE in any browser"),
     ("db", "midair show FILE"),

@@ -9,7 +9,8 @@ use midair_output::{Format, Names, RecordWriter, Trace, write};
 use midair_record::event::{self, Api, Code, Copy, Kernel, LaunchStack, Stack, kind};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Functions, by their numbers from 1: file and name.
 const FUNCTIONS: [(&str, &str); 3] = [
@@ -238,4 +239,48 @@ fn rocpd_has_each_stack_once_and_its_number_at_each_launch() {
     let longest = list(&answers[4]).iter();
     let longest = longest.map(|row| row["call_stack"].as_str().unwrap().len());
     assert!(longest.max() <= Some(10), "{}", answers[4]);
+}
+
+/// A frame as a list: function, file and line.
+fn listed(frame: &Value) -> Frame {
+    let text = |at: usize| frame[at].as_str().unwrap().to_owned();
+    (text(0), text(1), frame[2].as_u64().unwrap())
+}
+
+/// Google's protobuf reads the profile, with all fields of the format.
+#[test]
+fn pprof_has_launches_and_times_by_stack() {
+    let (_directory, file) = written(Format::Pprof, "pb.gz");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/python/pprof_read.py");
+    let output = Command::new(midair_tests::python().unwrap())
+        .arg(script)
+        .arg(file)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let types = serde_json::json!([["launches", "count"], ["gpu", "nanoseconds"]]);
+    assert_eq!(said["types"], types);
+    assert_eq!(said["default"], "gpu");
+    for copies in [false, true] {
+        let mut all = Times::new();
+        for sample in list(&said["samples"]) {
+            let frames: Vec<Frame> = list(&sample["frames"]).iter().map(listed).collect();
+            let (work, frames) = frames.split_first().unwrap();
+            if work.0.contains("MEMORY_COPY") != copies {
+                continue;
+            }
+            assert_eq!((work.1.as_str(), work.2), ("", 0));
+            // Work without a stack, and with one that is not described.
+            let frames = match frames {
+                [(name, file, 0)] if file.is_empty() && name.starts_with('(') => &[],
+                frames => frames,
+            };
+            let sum = all.entry(frames.to_vec()).or_default();
+            sum.0 += sample["values"][0].as_u64().unwrap();
+            sum.1 += sample["values"][1].as_u64().unwrap();
+        }
+        assert_eq!(all, wanted(copies), "{said}");
+    }
 }

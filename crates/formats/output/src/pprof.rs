@@ -1,0 +1,177 @@
+//! The format `results.pb.gz`: a profile for pprof (profile.proto of google/pprof, compressed), which
+//! Go's tools, Grafana and others read. A sample is a stack with the kernel or the copy as its leaf,
+//! and counts launches and the GPU's nanoseconds.
+
+mod messages;
+
+use crate::code;
+use crate::files::{FileSet, OutputFile, WriteError};
+use crate::index::Work;
+use crate::job::Job;
+use crate::sink::{Nothing, Opened, Sink, Writer};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use foldhash::fast::RandomState;
+use messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use prost::Message;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// The file.
+const SUFFIX: &str = "results.pb.gz";
+/// The number of the only mapping.
+const PROGRAM: u64 = 1;
+
+/// The writer.
+struct Pprof<'a> {
+    jobs: &'a [Job<'a>],
+    file: OutputFile,
+}
+
+/// Starts the file.
+pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
+    let file = files.create(SUFFIX)?;
+    Ok(Box::new(Pprof { jobs, file }))
+}
+
+impl Writer for Pprof<'_> {
+    fn begin<'s>(&'s mut self, _: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
+        Ok(Box::new(Nothing))
+    }
+
+    fn finish(mut self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
+        let packed = packed(&profile(self.jobs));
+        let packed = packed.map_err(|error| self.file.failed(error))?;
+        self.file.put(&packed)?;
+        files.add(self.file)
+    }
+}
+
+/// Returns a profile as its file has it.
+fn packed(profile: &Profile) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&profile.encode_to_vec())?;
+    encoder.finish()
+}
+
+/// The profile of all sessions.
+fn profile(jobs: &[Job<'_>]) -> Profile {
+    let mut tables = Tables::default();
+    // The first text is the empty one.
+    tables.text("");
+    let mut profile = Profile::default();
+    for (name, unit) in [("launches", "count"), ("gpu", "nanoseconds")] {
+        profile.sample_type.push(ValueType {
+            r#type: tables.text(name),
+            unit: tables.text(unit),
+        });
+    }
+    profile.default_sample_type = tables.text("gpu");
+    let command = jobs
+        .first()
+        .and_then(|job| job.trace.process.command.first());
+    let program = code::one_line(command.map_or("", String::as_str));
+    profile.mapping.push(Mapping {
+        id: PROGRAM,
+        filename: tables.text(&program),
+        has_functions: true,
+        has_filenames: true,
+        has_line_numbers: true,
+    });
+    for job in jobs {
+        let process = &job.trace.process;
+        let duration = process.fini_time.saturating_sub(process.init_time);
+        profile.duration_nanos = profile.duration_nanos.max(signed(duration));
+        // A label distinguishes processes of one machine.
+        let label = (jobs.len() > 1).then(|| Label {
+            key: tables.text("pid"),
+            num: i64::from(process.pid),
+        });
+        let stacks = &job.index.stacks;
+        let mut all: Vec<_> = stacks.all().collect();
+        all.sort_unstable_by_key(|(stack, work, _)| (*stack, *work));
+        for (stack, work, stat) in all {
+            let name = match work {
+                Work::Kernel(id) => job.kernel_name_by_id(id),
+                Work::Copy(direction) => {
+                    let kind = midair_domain::kind::MEMORY_COPY;
+                    job.names.operation(kind, direction)
+                }
+            };
+            let mut locations = vec![tables.location((&name, ""), 0)];
+            match stacks.frames(stack) {
+                _ if stack == 0 => locations.push(tables.location((code::NO_STACK, ""), 0)),
+                None => locations.push(tables.location((code::UNKNOWN_STACK, ""), 0)),
+                Some(frames) => locations.extend(frames.map(|(function, line)| {
+                    tables.location((&function.name, &function.file), line)
+                })),
+            }
+            profile.sample.push(Sample {
+                location_id: locations,
+                value: vec![signed(stat.calls), signed(stat.total)],
+                label: label.into_iter().collect(),
+            });
+        }
+    }
+    profile.location = tables.locations;
+    profile.function = tables.functions;
+    profile.string_table = tables.texts;
+    profile
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// What samples refer to, each once.
+#[derive(Default)]
+struct Tables {
+    texts: Vec<String>,
+    functions: Vec<Function>,
+    locations: Vec<Location>,
+    of_text: HashMap<String, i64, RandomState>,
+    of_function: HashMap<(i64, i64), u64, RandomState>,
+    of_location: HashMap<(u64, u32), u64, RandomState>,
+}
+
+impl Tables {
+    /// Returns the place of a text.
+    fn text(&mut self, text: &str) -> i64 {
+        if let Some(place) = self.of_text.get(text) {
+            return *place;
+        }
+        let place = self.texts.len() as i64;
+        self.texts.push(text.to_owned());
+        self.of_text.insert(text.to_owned(), place);
+        place
+    }
+
+    /// Returns the number of a line of a function with this name and file.
+    fn location(&mut self, (name, file): (&str, &str), line: u32) -> u64 {
+        let name = self.text(&code::one_line(name));
+        let file = self.text(&code::one_line(file));
+        let next = self.functions.len() as u64 + 1;
+        let function = *self.of_function.entry((name, file)).or_insert(next);
+        if function == next {
+            self.functions.push(Function {
+                id: next,
+                name,
+                system_name: name,
+                filename: file,
+            });
+        }
+        let next = self.locations.len() as u64 + 1;
+        let location = *self.of_location.entry((function, line)).or_insert(next);
+        if location == next {
+            self.locations.push(Location {
+                id: next,
+                mapping_id: PROGRAM,
+                line: vec![Line {
+                    function_id: function,
+                    line: i64::from(line),
+                }],
+            });
+        }
+        location
+    }
+}
