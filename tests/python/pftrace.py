@@ -29,8 +29,9 @@ def main(path):
     # Nothing unknown to the official schema, nothing in another order or form than its own writers have.
     assert trace.SerializeToString() == data, "another writer makes other bytes of it"
 
-    tracks, events = {}, []
+    tracks, events, stacks = {}, [], {}
     categories, names, annotations = {}, {}, {}
+    functions, paths, mappings, frames, callstacks = {}, {}, {}, {}, {}
     first = trace.packet[0]
     assert first.sequence_flags & CLEARED and first.first_packet_on_sequence
     assert first.trace_packet_defaults.timestamp_clock_id == BOOTTIME
@@ -45,6 +46,18 @@ def main(path):
             for entry in new:
                 assert entry.iid > 0 and entry.iid not in table, entry
                 table[entry.iid] = entry.name
+        interned = packet.interned_data
+        for table, new in (
+            (functions, interned.function_names),
+            (paths, interned.source_paths),
+            (mappings, interned.mappings),
+            (frames, interned.frames),
+            (callstacks, interned.callstacks),
+        ):
+            for entry in new:
+                assert entry.iid > 0 and entry.iid not in table, entry
+                table[entry.iid] = entry
+        assert len(interned.mapping_paths) == len(interned.source_paths) == len(interned.mappings)
         if packet.HasField("track_descriptor"):
             track = packet.track_descriptor
             assert track.uuid not in tracks, "described twice"
@@ -57,6 +70,14 @@ def main(path):
             category = [categories[iid] for iid in event.category_iids]
             name = names[event.name_iid] if event.name_iid else event.name
             notes = {annotations[note.name_iid]: value(note) for note in event.debug_annotations}
+            if event.callstack_iid:
+                stack = [frames[iid] for iid in callstacks[event.callstack_iid].frame_ids]
+                assert all(mappings[frame.mapping_id].path_string_ids[:] == [frame.source_path_iid] for frame in stack)
+                assert all(frame.rel_pc == frame.line_number for frame in stack)
+                stacks[(event.track_uuid, packet.timestamp, name)] = [
+                    [functions[frame.function_name_id].str.decode(), paths[frame.source_path_iid].str.decode(), frame.line_number]
+                    for frame in reversed(stack)
+                ]
             events.append((packet.timestamp, event, category, name, notes))
 
     slices, instants, counters = [], [], defaultdict(list)
@@ -83,6 +104,7 @@ def main(path):
                     "name": name,
                     "track": track.name,
                     "tid": track.thread.tid if track.HasField("thread") else None,
+                    "stack": stacks.get((event.track_uuid, begin, name), []),
                     "flow": opened.flow_ids[0] if opened.flow_ids else None,
                     "notes": notes,
                 }
@@ -108,6 +130,7 @@ def main(path):
             # The process has no name of its own on its track.
             "tracks": sorted(track.name for track in tracks.values() if not track.HasField("process")),
             "slices": slices,
+            "interned": {"callstacks": len(callstacks), "frames": len(frames), "functions": len(functions)},
             "instants": instants,
             "counters": counters,
             "depths": depths,

@@ -10,6 +10,7 @@
 //! Decisions: FMT-013, FMT-014 (`docs/deviations/formats.md`).
 
 mod annotations;
+mod callstacks;
 mod counters;
 mod cuda;
 mod gpu;
@@ -78,7 +79,7 @@ impl Writer for Pftrace<'_> {
         self.sequences += 1;
         let mut scene = Scene {
             job,
-            out: Packets::begin(&mut self.file, &job.trace.process, self.sequences)?,
+            out: Packets::begin(&mut self.file, job, self.sequences)?,
             tracks: Tracks::default(),
             levels: Levels::default(),
             open: Vec::new(),
@@ -237,6 +238,7 @@ impl Scene<'_> {
             name: slice.name,
             track,
             flow: self.flow(slice.correlation),
+            correlation: slice.correlation,
         };
         self.out.slice(&event, start, end)
     }
@@ -253,6 +255,7 @@ impl Scene<'_> {
             name: slice.name,
             track,
             flow: self.flow(slice.correlation),
+            correlation: slice.correlation,
         };
         let time = match rung {
             0 => self.job.trace.process.fini_time,
@@ -596,6 +599,7 @@ impl Scene<'_> {
             name: Name::Operation(job.names, header.kind, header.operation),
             track,
             flow: None,
+            correlation: 0,
         };
         self.out.instant(&event, runtime.time)
     }

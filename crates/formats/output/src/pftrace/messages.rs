@@ -115,6 +115,8 @@ pub struct TrackEvent {
     pub double_counter_value: Option<f64>,
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub flow_ids: Vec<u64>,
+    #[prost(uint64, optional, tag = "56")]
+    pub callstack_iid: Option<u64>,
 }
 
 /// The type of a [`TrackEvent`]. 0, which the format has as well, is never written.
@@ -152,9 +154,55 @@ pub struct InternedData {
     pub event_names: Vec<InternedString>,
     #[prost(message, repeated, tag = "3")]
     pub debug_annotation_names: Vec<InternedString>,
+    #[prost(message, repeated, tag = "5")]
+    pub function_names: Vec<InternedString>,
+    #[prost(message, repeated, tag = "6")]
+    pub frames: Vec<Frame>,
+    #[prost(message, repeated, tag = "7")]
+    pub callstacks: Vec<Callstack>,
+    #[prost(message, repeated, tag = "17")]
+    pub mapping_paths: Vec<InternedString>,
+    #[prost(message, repeated, tag = "18")]
+    pub source_paths: Vec<InternedString>,
+    #[prost(message, repeated, tag = "19")]
+    pub mappings: Vec<Mapping>,
 }
 
-/// EventCategory, EventName and DebugAnnotationName of the format: the same two fields.
+/// A function at a line.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Frame {
+    #[prost(uint64, optional, tag = "1")]
+    pub iid: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    pub function_name_id: Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub mapping_id: Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub rel_pc: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub source_path_iid: Option<u64>,
+    #[prost(uint32, optional, tag = "6")]
+    pub line_number: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Callstack {
+    #[prost(uint64, optional, tag = "1")]
+    pub iid: Option<u64>,
+    /// The outermost first.
+    #[prost(uint64, repeated, packed = "false", tag = "2")]
+    pub frame_ids: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Mapping {
+    #[prost(uint64, optional, tag = "1")]
+    pub iid: Option<u64>,
+    #[prost(uint64, repeated, packed = "false", tag = "7")]
+    pub path_string_ids: Vec<u64>,
+}
+
+/// EventCategory, EventName, DebugAnnotationName and InternedString of the format: the same two fields.
 #[derive(Clone, PartialEq, Message)]
 pub struct InternedString {
     #[prost(uint64, optional, tag = "1")]

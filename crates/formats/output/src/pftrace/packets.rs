@@ -5,6 +5,7 @@
 //! are written in full each time.
 
 use super::annotations::Annotations;
+use super::callstacks::Callstacks;
 use super::interner::Interner;
 use super::messages::{
     Clock, ClockSnapshot, CounterDescriptor, InternedData, TracePacket, TracePacketDefaults,
@@ -13,7 +14,7 @@ use super::messages::{
 use super::wire::{self, Fields};
 use crate::api::Names;
 use crate::files::{OutputFile, WriteError};
-use crate::process::Process;
+use crate::job::Job;
 use foldhash::fast::RandomState;
 use midair_domain::KindSet;
 use prost::Message;
@@ -51,6 +52,8 @@ pub(super) struct Event<'a> {
     pub(super) name: Name<'a>,
     pub(super) track: u64,
     pub(super) flow: Option<u64>,
+    /// Whose stack it has, by its correlation id.
+    pub(super) correlation: u64,
 }
 
 /// The file, and what has been defined in it.
@@ -61,6 +64,7 @@ pub(super) struct Packets<'f> {
     /// Packets that were not passed on yet.
     buffer: Vec<u8>,
     annotations: Annotations,
+    callstacks: Callstacks<'f>,
     categories: Interner,
     /// The numbers of the categories of kinds. A kind without a number has 0.
     of_kinds: [u64; KindSet::LIMIT as usize],
@@ -78,15 +82,17 @@ impl<'f> Packets<'f> {
     /// times.
     pub(super) fn begin(
         file: &'f mut OutputFile,
-        process: &Process,
+        job: &'f Job<'f>,
         sequence: u32,
     ) -> Result<Packets<'f>, WriteError> {
+        let process = &job.trace.process;
         let time = process.init_time;
         let mut packets = Packets {
             file,
             sequence,
             buffer: Vec::new(),
             annotations: Annotations::default(),
+            callstacks: Callstacks::new(&job.index.stacks),
             categories: Interner::default(),
             of_kinds: [0; KindSet::LIMIT as usize],
             names: Interner::default(),
@@ -264,7 +270,9 @@ impl<'f> Packets<'f> {
                 }
             }
         };
-        let something_new = !new.event_categories.is_empty()
+        let callstack = self.callstacks.number(&mut new, event.correlation);
+        let something_new = !new.callstacks.is_empty()
+            || !new.event_categories.is_empty()
             || !new.debug_annotation_names.is_empty()
             || !new.event_names.is_empty();
         let new = something_new.then(|| new.encode_to_vec());
@@ -274,6 +282,7 @@ impl<'f> Packets<'f> {
             name_iid,
             name: name.as_deref(),
             flow: event.flow,
+            callstack,
             ..self::of(of, event.track)
         };
         let head = (time, self.sequence, NEEDS_INTERNED);
@@ -340,6 +349,7 @@ fn of<'a>(of: Type, track: u64) -> Fields<'a> {
         counter: None,
         real: None,
         flow: None,
+        callstack: None,
     }
 }
 

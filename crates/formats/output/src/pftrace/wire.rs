@@ -107,6 +107,7 @@ pub(super) struct Fields<'a> {
     pub(super) counter: Option<i64>,
     pub(super) real: Option<f64>,
     pub(super) flow: Option<u64>,
+    pub(super) callstack: Option<u64>,
 }
 
 impl Fields<'_> {
@@ -131,6 +132,7 @@ impl Fields<'_> {
             + number(self.counter.map(i64::cast_unsigned), 2)
             + self.real.map_or(0, |_| 10)
             + self.flow.map_or(0, |_| 10)
+            + number(self.callstack, 2)
     }
 
     /// Appends a `TrackEvent`.
@@ -156,6 +158,9 @@ impl Fields<'_> {
         }
         if let Some(flow) = self.flow {
             fixed(out, 47, flow);
+        }
+        if let Some(callstack) = self.callstack {
+            number(out, 56, callstack);
         }
     }
 }
@@ -323,6 +328,7 @@ mod tests {
             counter_value: Some(-1),
             double_counter_value: Some(1.5),
             flow_ids: vec![9],
+            callstack_iid: Some(130),
         };
         let packet_of_prost = TracePacket {
             timestamp: Some(1 << 40),
@@ -354,6 +360,7 @@ mod tests {
             counter: Some(-1),
             real: Some(1.5),
             flow: Some(9),
+            callstack: Some(130),
         };
         let mut out = Vec::new();
         packet(

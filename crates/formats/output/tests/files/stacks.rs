@@ -4,6 +4,7 @@
 use crate::common::{
     agents, append, append_described, copy, golden_json, list, names, reader, trace_of, writer,
 };
+use crate::pftrace::read as read_pftrace;
 use crate::rocpd_rows::{header, one_kernel, plan};
 use midair_output::{Format, Names, RecordWriter, Trace, write};
 use midair_record::event::{self, Api, Code, Copy, Kernel, LaunchStack, Stack, kind};
@@ -283,4 +284,28 @@ fn pprof_has_launches_and_times_by_stack() {
         }
         assert_eq!(all, wanted(copies), "{said}");
     }
+}
+
+/// Perfetto's own messages read the trace.
+#[test]
+fn perfetto_has_each_stack_once_and_its_number_at_each_launch() {
+    let (directory, _) = written(Format::Pftrace, "pftrace");
+    let said = read_pftrace(directory.path());
+    for (category, copies) in [("kernel_dispatch", false), ("memory_copy", true)] {
+        let slices = list(&said["slices"]).iter();
+        let mut all = Times::new();
+        for slice in slices.filter(|slice| slice["category"] == category) {
+            let frames = list(&slice["stack"]).iter().map(listed).collect();
+            let sum = all.entry(frames).or_default();
+            sum.0 += 1;
+            sum.1 += slice["notes"]["delta_ns"].as_u64().unwrap();
+        }
+        assert_eq!(all, wanted(copies), "{category}");
+    }
+    let calls = list(&said["slices"]).iter();
+    let calls = calls.filter(|slice| slice["category"] == "hip_api");
+    let with_stack = calls.filter(|slice| slice["stack"] != serde_json::json!([]));
+    assert_eq!(with_stack.count(), 7);
+    let interned = serde_json::json!({ "callstacks": 4, "frames": 5, "functions": 3 });
+    assert_eq!(said["interned"], interned);
 }
