@@ -19,6 +19,7 @@
 
 mod lines;
 mod rows;
+mod stacks;
 
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
@@ -125,6 +126,7 @@ impl Writer for Kineto {
             lines: Lines::begin(file, &head),
             calls: HashMap::default(),
             kernels: HashMap::default(),
+            stacks: HashMap::default(),
             devices: HashSet::default(),
             threads: HashSet::default(),
             lanes: HashMap::default(),
@@ -196,6 +198,7 @@ struct Session<'s> {
     lines: Lines,
     calls: HashMap<(u8, u32), Rc<Call>, RandomState>,
     kernels: HashMap<u64, Rc<[u8]>, RandomState>,
+    stacks: HashMap<u32, Rc<str>, RandomState>,
     /// The devices and threads that were described.
     devices: HashSet<u64, RandomState>,
     threads: HashSet<u32, RandomState>,

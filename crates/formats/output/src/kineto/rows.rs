@@ -171,9 +171,14 @@ impl Session<'_> {
         rung: u64,
         put: impl FnOnce(&mut Args<'_>) -> io::Result<()>,
     ) -> Result<(), WriteError> {
+        let stack = self.call_stack(work.correlation);
         let all = |args: &mut Args<'_>| {
             work.put(args)?;
-            put(args)
+            put(args)?;
+            match stack {
+                Some(stack) => args.text("Call stack", &stack),
+                None => Ok(()),
+            }
         };
         if work.untimed.is_some() {
             let time = match rung {

@@ -309,3 +309,28 @@ fn perfetto_has_each_stack_once_and_its_number_at_each_launch() {
     let interned = serde_json::json!({ "callstacks": 4, "frames": 5, "functions": 3 });
     assert_eq!(said["interned"], interned);
 }
+
+#[test]
+fn kineto_has_the_call_stack_of_kernels_and_copies() {
+    let (_directory, file) = written(Format::Kineto, "pt.trace.json");
+    let document: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    for (category, copies) in [("kernel", false), ("gpu_memcpy", true)] {
+        let events = list(&document["traceEvents"]).iter();
+        let mut all = Times::new();
+        for event in events.filter(|event| event["cat"] == category) {
+            let text = event["args"]["Call stack"].as_str();
+            let frames = text.into_iter().flat_map(|text| text.split(';'));
+            let frames = frames.map(|frame| {
+                let (place, name) = frame.rsplit_once("): ").unwrap();
+                let (file, line) = place.rsplit_once('(').unwrap();
+                // Semicolons separate frames.
+                let name = name.replace(",\u{fffd}", ";\u{fffd}");
+                (name, file.to_owned(), line.parse().unwrap())
+            });
+            let sum = all.entry(frames.collect()).or_default();
+            sum.0 += 1;
+            sum.1 += (event["dur"].as_f64().unwrap() * 1000.0).round() as u64;
+        }
+        assert_eq!(all, wanted(copies), "{category}");
+    }
+}
