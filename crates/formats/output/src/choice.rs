@@ -104,7 +104,14 @@ impl Missed {
         let mut of: Vec<String> = named.take(Missed::NAMED).collect();
         let more = most.len() - of.len();
         if more > 0 {
-            of.push(format!("{more} more"));
+            of.push(match of.is_empty() {
+                true => plain::counted(
+                    more as u64,
+                    "kernel without a name",
+                    "kernels without names",
+                ),
+                false => format!("{more} more"),
+            });
         }
         Some(format!(
             "no kernel matches --kernel-include-regex, --kernel-exclude-regex and --kernel-iteration-range: {} excluded, of {}",
