@@ -51,6 +51,8 @@ def main(program, page):
                 timeline(browser, found, text)
             if found["tables"]:
                 table(browser, found)
+            if not hidden("#code"):
+                flame(browser, found)
             found["wide"] = narrow(browser, 400)
             found["asked_for"] = browser.asked_for()
             found["errors"] = browser.errors()
@@ -99,6 +101,39 @@ def timeline(browser, found, text):
           return tips.slice(0, 2000);
         })()"""
     )
+
+
+BOXES = """[...document.querySelectorAll('#flame .box')].map((box) => ({
+  name: box.textContent, title: box.title, width: parseFloat(box.style.width), top: parseFloat(box.style.top), hit: box.classList.contains('hit'),
+}))"""
+MEASURE = """(() => {
+  const choice = document.getElementById('flame-measure');
+  choice.selectedIndex = %d;
+  choice.dispatchEvent(new Event('change'));
+  return choice.options[%d].textContent;
+})()"""
+
+
+def flame(browser, found):
+    """The flame graph's boxes by each measure, inverted, upwards, zoomed and searched."""
+    flames = found["flames"] = {}
+    for at in range(browser.count("#flame-measure option")):
+        name = browser.value(MEASURE % (at, at))
+        flames[name] = browser.value(BOXES)
+    browser.value(MEASURE % (0, 0))
+    browser.click("#flame-invert")
+    flames["inverted"] = browser.value(BOXES)
+    browser.click("#flame-invert")
+    browser.click("#flame-up")
+    flames["upwards"] = browser.value(BOXES)
+    browser.click("#flame-up")
+    browser.value("document.querySelectorAll('#flame .box')[1].click()")
+    flames["zoomed"] = browser.value(BOXES)
+    browser.click("#flame-all")
+    browser.click("#flame-search")
+    browser.type("FORWARD")
+    flames["searched"] = browser.value(BOXES)
+    flames["found"] = browser.value("document.getElementById('flame-found').textContent")
 
 
 def table(browser, found):

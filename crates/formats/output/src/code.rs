@@ -50,7 +50,7 @@ fn is_own(function: &Function) -> bool {
 /// a library's, or the innermost where all are.
 pub(crate) fn by_line(index: &Index) -> HashMap<String, Stat> {
     let mut all: HashMap<String, Stat> = HashMap::new();
-    for (stack, _, stat) in index.stacks.all() {
+    for (stack, _, sum) in index.stacks.all() {
         let name = match index.stacks.frames(stack) {
             _ if stack == 0 => NO_STACK.to_owned(),
             None => UNKNOWN_STACK.to_owned(),
@@ -65,7 +65,7 @@ pub(crate) fn by_line(index: &Index) -> HashMap<String, Stat> {
                 }
             }
         };
-        all.entry(name).or_default().merge(&stat);
+        all.entry(name).or_default().merge(&sum.stat);
     }
     all
 }

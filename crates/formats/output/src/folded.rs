@@ -8,7 +8,7 @@
 
 use crate::code;
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::index::{Stat, Work};
+use crate::index::{Sum, Work};
 use crate::job::Job;
 use crate::sink::{Nothing, Opened, Sink, Writer};
 use serde_json::{Value, json};
@@ -57,11 +57,11 @@ fn process(job: &Job<'_>, jobs: &[Job<'_>]) -> Option<String> {
 }
 
 /// Returns the GPU's work by stack, the outermost frame first; the last part is the work itself.
-pub(crate) fn by_stack(job: &Job<'_>) -> BTreeMap<Vec<String>, Stat> {
+pub(crate) fn by_stack(job: &Job<'_>) -> BTreeMap<Vec<String>, Sum> {
     let stacks = &job.index.stacks;
     let mut named: HashMap<u32, Vec<String>> = HashMap::new();
-    let mut all: BTreeMap<Vec<String>, Stat> = BTreeMap::new();
-    for (stack, work, stat) in stacks.all() {
+    let mut all: BTreeMap<Vec<String>, Sum> = BTreeMap::new();
+    for (stack, work, sum) in stacks.all() {
         let path = named.entry(stack).or_insert_with(|| {
             let frames = stacks.frames(stack);
             match frames {
@@ -81,7 +81,7 @@ pub(crate) fn by_stack(job: &Job<'_>) -> BTreeMap<Vec<String>, Stat> {
                 job.names.operation(kind, direction).into_owned()
             }
         });
-        all.entry(path).or_default().merge(&stat);
+        all.entry(path).or_default().merge(&sum);
     }
     all
 }
@@ -90,13 +90,13 @@ fn folded(jobs: &[Job<'_>]) -> String {
     let mut out = String::new();
     for job in jobs {
         let process = process(job, jobs);
-        for (path, stat) in by_stack(job) {
+        for (path, sum) in by_stack(job) {
             let frames: Vec<String> = process
                 .iter()
                 .chain(&path)
                 .map(|frame| frame.replace(';', ","))
                 .collect();
-            out.push_str(&format!("{} {}\n", frames.join(";"), stat.total));
+            out.push_str(&format!("{} {}\n", frames.join(";"), sum.stat.total));
         }
     }
     out
@@ -109,7 +109,7 @@ fn speedscope(jobs: &[Job<'_>]) -> String {
     for job in jobs {
         let (mut samples, mut weights) = (Vec::new(), Vec::new());
         let mut end = 0_u64;
-        for (path, stat) in by_stack(job) {
+        for (path, sum) in by_stack(job) {
             let sample: Vec<usize> = path
                 .into_iter()
                 .map(|frame| {
@@ -120,8 +120,8 @@ fn speedscope(jobs: &[Job<'_>]) -> String {
                 })
                 .collect();
             samples.push(sample);
-            weights.push(stat.total);
-            end = end.saturating_add(stat.total);
+            weights.push(sum.stat.total);
+            end = end.saturating_add(sum.stat.total);
         }
         profiles.push(json!({
             "type": "sampled",

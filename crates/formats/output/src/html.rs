@@ -33,7 +33,7 @@ const BODY: &str = include_str!("html/page.html");
 /// SHA-256 of [`STYLE`] and [`SCRIPT`] in base 64. A test compares them, and says what they should
 /// be.
 const STYLE_DIGEST: &str = "RONpBwxI3fWSsWm6+PR+UoBAAO60EqB47h6geRLRs5s=";
-const SCRIPT_DIGEST: &str = "uKKJcRK5/QjO6mVjnCYmceWtHezFVtzelIjdDEac704=";
+const SCRIPT_DIGEST: &str = "osK8UtQho7iDzQzlxUbOVyKK38y1Sm945OaJp8K2VkA=";
 
 /// Numbers beyond this are not exact in a browser.
 const MOST_EXACT: i128 = (1 << 53) - 1;
@@ -136,29 +136,31 @@ fn data(out: &mut impl Write, jobs: &[Job<'_>], page: &mut Page) -> io::Result<(
     write!(out, "]}}")
 }
 
-/// Returns the names of frames and kernels, and for each stack the GPU's nanoseconds, the launches,
-/// and its path as the places of such names, the outermost frame first.
+/// Returns the names of frames and kernels, and for each stack four numbers (the GPU's nanoseconds,
+/// launches, nanoseconds from launch to start, bytes copied) and its path as the places of such names,
+/// the outermost frame first.
 fn stacks(jobs: &[Job<'_>]) -> (Vec<String>, Vec<Value>) {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut frames: Vec<String> = Vec::new();
-    let mut all: Vec<(u64, u64, Vec<usize>)> = Vec::new();
+    let mut all: Vec<([u64; 4], Vec<usize>)> = Vec::new();
     for job in jobs.iter().filter(|job| job.index.stacks.is_on) {
         let process = (jobs.len() > 1).then(|| format!("process {}", job.trace.process.pid));
-        for (path, stat) in folded::by_stack(job) {
+        for (path, sum) in folded::by_stack(job) {
             let path = process.iter().cloned().chain(path).map(|name| {
                 *places.entry(name).or_insert_with_key(|name| {
                     frames.push(name.clone());
                     frames.len() - 1
                 })
             });
-            all.push((exact(stat.total), exact(stat.calls), path.collect()));
+            let numbers = [sum.stat.total, sum.stat.calls, sum.delay, sum.bytes];
+            all.push((numbers.map(exact), path.collect()));
         }
     }
-    all.sort_by_key(|(time, ..)| std::cmp::Reverse(*time));
+    all.sort_by_key(|([time, ..], _)| std::cmp::Reverse(*time));
     all.truncate(MOST_STACKS);
     let all = all
         .into_iter()
-        .map(|(time, calls, path)| json!([time, calls, path]));
+        .map(|(numbers, path)| json!([numbers, path]));
     (frames, all.collect())
 }
 

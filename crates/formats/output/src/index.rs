@@ -26,7 +26,8 @@ use midair_record::event::{
 use std::collections::{BTreeMap, HashMap};
 
 pub use cuda::Cuda;
-pub use stacks::{Function, Stacks, Work};
+use stacks::Added;
+pub use stacks::{Function, Stacks, Sum, Work};
 
 /// Kernels and code objects with greater ids are not described, because their arrays in json are as
 /// long as the largest id.
@@ -421,9 +422,9 @@ impl Index {
         self.add_flags(kernel.header.flags);
         if !self.add_untimed(kernel.header.flags, kernel.untimed) {
             let id = self.add_kernel_time(kernel);
-            let time = kernel.end.saturating_sub(kernel.start);
+            let added = Added::by_kernel(kernel);
             self.stacks
-                .add_work(kernel.correlation, Work::Kernel(id), time);
+                .add_work(kernel.correlation, Work::Kernel(id), &added);
             self.bursts.add_kernel(id, kernel);
             self.activity.add_kernel(kernel);
         }
@@ -454,9 +455,9 @@ impl Index {
     pub(crate) fn keep_kernel(&mut self, kernel: &Kernel) {
         if untimed(kernel.header.flags, kernel.untimed).is_none() {
             let id = self.add_kernel_time(kernel);
-            let time = kernel.end.saturating_sub(kernel.start);
+            let added = Added::by_kernel(kernel);
             self.stacks
-                .add_work(kernel.correlation, Work::Kernel(id), time);
+                .add_work(kernel.correlation, Work::Kernel(id), &added);
         }
     }
 
@@ -496,9 +497,13 @@ impl Index {
                 .entry((kind::MEMORY_COPY, direction))
                 .or_default()
                 .add(copy.start, copy.end);
-            let time = copy.end.saturating_sub(copy.start);
+            let added = Added {
+                time: copy.end.saturating_sub(copy.start),
+                delay: 0,
+                bytes: copy.bytes,
+            };
             self.stacks
-                .add_work(copy.correlation, Work::Copy(direction), time);
+                .add_work(copy.correlation, Work::Copy(direction), &added);
         }
     }
 

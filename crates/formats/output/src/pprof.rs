@@ -90,7 +90,7 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
         let stacks = &job.index.stacks;
         let mut all: Vec<_> = stacks.all().collect();
         all.sort_unstable_by_key(|(stack, work, _)| (*stack, *work));
-        for (stack, work, stat) in all {
+        for (stack, work, sum) in all {
             let name = match work {
                 Work::Kernel(id) => job.kernel_name_by_id(id),
                 Work::Copy(direction) => {
@@ -108,7 +108,7 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
             }
             profile.sample.push(Sample {
                 location_id: locations,
-                value: vec![signed(stat.calls), signed(stat.total)],
+                value: vec![signed(sum.stat.calls), signed(sum.stat.total)],
                 label: label.into_iter().collect(),
             });
         }

@@ -1,33 +1,42 @@
 'use strict';
-// The flame graph: the GPU's time by the stack that launched the work.
-const flame = (data, {by, make, time, percent}) => {
+// The flame graph: what the GPU did, by the stack that launched it.
+const flame = (data, {by, make, time, percent, bytes}) => {
   if (!data.stacks.length) return;
   const BOX = 18, NARROWEST = 0.0005;
   const chart = by('flame'), search = by('flame-search'), found = by('flame-found');
   by('code').hidden = false;
-  let isInverted = false, isByLaunches = false, root = null, focus = null;
-  const node = (name, parent) => ({name, parent, depth: parent ? parent.depth + 1 : 0, value: 0, other: 0, parts: new Map()});
+  // In the order of each stack's numbers.
+  const measures = [
+    {name: 'GPU time', show: (ns) => time(ns) + ' of the GPU'},
+    {name: 'launches', show: (count) => count + (count === 1 ? ' launch' : ' launches')},
+    {name: 'delay from launch to start', show: (ns) => time(ns) + ' from launch to start'},
+    {name: 'bytes copied', show: (count) => bytes(count) + ' copied'},
+  ];
+  const present = measures.map((_, at) => at).filter((at) => data.stacks.some(([numbers]) => numbers[at] > 0));
+  let isInverted = false, isUpwards = false, measure = present[0] || 0, root = null, focus = null;
+  const node = (name, parent) => ({name, parent, depth: parent ? parent.depth + 1 : 0, value: 0, sums: measures.map(() => 0), parts: new Map()});
+  const add = (it, numbers) => {
+    numbers.forEach((number, at) => { it.sums[at] += number; });
+    it.value = it.sums[measure];
+  };
   const build = () => {
     root = node('all', null);
-    for (const stack of data.stacks) {
-      const [value, other] = isByLaunches ? [stack[1], stack[0]] : [stack[0], stack[1]];
-      const path = isInverted ? [...stack[2]].reverse() : stack[2];
+    for (const [numbers, frames] of data.stacks) {
+      const path = isInverted ? [...frames].reverse() : frames;
       let at = root;
-      at.value += value;
-      at.other += other;
+      add(at, numbers);
       for (const name of path) {
         if (!at.parts.has(name)) at.parts.set(name, node(name, at));
         at = at.parts.get(name);
-        at.value += value;
-        at.other += other;
+        add(at, numbers);
       }
     }
     focus = root;
   };
   const nameOf = (it) => it === root ? (data.processes.length > 1 ? 'all processes' : 'all') : data.frames[it.name];
   const about = (it) => {
-    const [ns, count] = isByLaunches ? [it.other, it.value] : [it.value, it.other];
-    return nameOf(it) + '\n' + time(ns) + ' of the GPU, ' + count + (count === 1 ? ' launch, ' : ' launches, ')
+    const sums = present.filter((at) => it.sums[at] > 0).map((at) => measures[at].show(it.sums[at]));
+    return nameOf(it) + '\n' + sums.join(', ') + '\n' + measures[measure].name + ': '
       + percent(it.value, root.value) + ' of all' + (focus === root ? '' : ', ' + percent(it.value, focus.value) + ' of ' + nameOf(focus));
   };
   const hue = (text) => {
@@ -48,7 +57,6 @@ const flame = (data, {by, make, time, percent}) => {
       const box = make('div', nameOf(it), matches(it) ? 'box hit' : 'box');
       box.style.left = left * 100 + '%';
       box.style.width = width * 100 + '%';
-      box.style.top = it.depth * BOX + 'px';
       const strength = it.depth < focus.depth ? 5 : 45;
       box.style.background = 'hsl(' + hue(nameOf(it)) + ' ' + strength + '% 50% / .45)';
       box.title = about(it);
@@ -56,7 +64,7 @@ const flame = (data, {by, make, time, percent}) => {
       const zoom = () => { focus = it; draw(); };
       box.addEventListener('click', zoom);
       box.addEventListener('keydown', (event) => { if (event.key === 'Enter') zoom(); });
-      boxes.push(box);
+      boxes.push([box, it.depth]);
       deepest = Math.max(deepest, it.depth);
     };
     const walk = (it, left, width) => {
@@ -71,7 +79,8 @@ const flame = (data, {by, make, time, percent}) => {
     for (let around = focus.parent; around; around = around.parent) put(around, 0, 1);
     walk(focus, 0, 1);
     chart.style.height = (deepest + 1) * BOX + 'px';
-    chart.replaceChildren(...boxes);
+    for (const [box, depth] of boxes) box.style.top = (isUpwards ? deepest - depth : depth) * BOX + 'px';
+    chart.replaceChildren(...boxes.map(([box]) => box));
     if (wanted) sum(root);
     found.textContent = wanted ? percent(hits, root.value) + ' matches' : '';
   };
@@ -82,7 +91,14 @@ const flame = (data, {by, make, time, percent}) => {
     draw();
   });
   toggle('flame-invert', () => { isInverted = !isInverted; });
-  toggle('flame-launches', () => { isByLaunches = !isByLaunches; });
+  toggle('flame-up', () => { isUpwards = !isUpwards; });
+  const choice = by('flame-measure');
+  for (const at of present) {
+    const option = make('option', measures[at].name);
+    option.value = at;
+    choice.append(option);
+  }
+  choice.addEventListener('change', () => { measure = Number(choice.value); build(); draw(); });
   by('flame-all').addEventListener('click', () => { focus = root; draw(); });
   search.addEventListener('input', draw);
   build();

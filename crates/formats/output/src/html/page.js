@@ -339,7 +339,7 @@ view.addEventListener('click', (event) => {
   draw();
 });
 
-flame(data, {by, make, time, percent});
+flame(data, {by, make, time, percent, bytes});
 
 // Tables.
 const SHOWN = 500;

@@ -4,7 +4,7 @@
 use super::Stat;
 use crate::limits;
 use foldhash::fast::RandomState;
-use midair_record::event::{self, Code, LaunchStack, Stack};
+use midair_record::event::{self, Code, Kernel, LaunchStack, Stack};
 use std::collections::HashMap;
 
 /// Numbers of functions and stacks beyond this are not described; a session of the target's has
@@ -37,6 +37,53 @@ pub enum Work {
     Copy(u32),
 }
 
+/// What some work adds up to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sum {
+    /// Its times.
+    pub stat: Stat,
+    /// Nanoseconds from the doorbells of kernels until their starts, as far as doorbells are known.
+    pub delay: u64,
+    /// Bytes that were copied.
+    pub bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, added: &Added) {
+        self.stat.count(added.time);
+        self.delay = self.delay.saturating_add(added.delay);
+        self.bytes = self.bytes.saturating_add(added.bytes);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Sum) {
+        self.stat.merge(&other.stat);
+        self.delay = self.delay.saturating_add(other.delay);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// What one kernel or copy adds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Added {
+    pub(super) time: u64,
+    pub(super) delay: u64,
+    pub(super) bytes: u64,
+}
+
+impl Added {
+    pub(super) fn by_kernel(kernel: &Kernel) -> Added {
+        let delay = match kernel.rung {
+            0 => 0,
+            rung => kernel.start.saturating_sub(rung),
+        };
+        Added {
+            time: kernel.end.saturating_sub(kernel.start),
+            delay,
+            bytes: 0,
+        }
+    }
+}
+
 /// What the records say about stacks.
 #[derive(Debug, Clone, Default)]
 pub struct Stacks {
@@ -46,9 +93,9 @@ pub struct Stacks {
     /// The stack of each launch by correlation id; 0 where it has none.
     launches: Vec<u32>,
     /// Timed work by stack. Launches without a stack have the stack 0.
-    pub sums: HashMap<(u32, Work), Stat, RandomState>,
+    pub sums: HashMap<(u32, Work), Sum, RandomState>,
     /// The same by correlation id, for launches whose stack has not come yet.
-    waiting: HashMap<u64, Vec<(Work, Stat)>, RandomState>,
+    waiting: HashMap<u64, Vec<(Work, Sum)>, RandomState>,
     /// Whether the session takes stacks: the target says so by a stack with the number 0.
     pub is_on: bool,
     /// Launches with a stack.
@@ -95,12 +142,12 @@ impl Stacks {
     }
 
     /// Returns the sums, also of work whose launch has no stack.
-    pub fn all(&self) -> impl Iterator<Item = (u32, Work, Stat)> {
+    pub fn all(&self) -> impl Iterator<Item = (u32, Work, Sum)> {
         let known = self.sums.iter();
         let waiting = self.waiting.iter();
         known
-            .map(|((stack, work), stat)| (*stack, *work, *stat))
-            .chain(waiting.flat_map(|(_, all)| all.iter().map(|(work, stat)| (0, *work, *stat))))
+            .map(|((stack, work), sum)| (*stack, *work, *sum))
+            .chain(waiting.flat_map(|(_, all)| all.iter().map(|(work, sum)| (0, *work, *sum))))
     }
 
     pub(super) fn add_function(&mut self, code: &Code, file: &[u8], name: &[u8]) {
@@ -136,12 +183,12 @@ impl Stacks {
             *place = stack;
         }
         // Its work may have come before.
-        for (work, stat) in self.waiting.remove(&launch.correlation).unwrap_or_default() {
-            self.sums.entry((stack, work)).or_default().merge(&stat);
+        for (work, sum) in self.waiting.remove(&launch.correlation).unwrap_or_default() {
+            self.sums.entry((stack, work)).or_default().merge(&sum);
         }
     }
 
-    pub(super) fn add_work(&mut self, correlation: u64, work: Work, time: u64) {
+    pub(super) fn add_work(&mut self, correlation: u64, work: Work, added: &Added) {
         if !self.is_on {
             return;
         }
@@ -155,13 +202,13 @@ impl Stacks {
             }
             let at = known.unwrap_or(all.len());
             if known.is_none() {
-                all.push((work, Stat::default()));
+                all.push((work, Sum::default()));
             }
-            if let Some((_, stat)) = all.get_mut(at) {
-                stat.count(time);
+            if let Some((_, sum)) = all.get_mut(at) {
+                sum.add(added);
             }
         } else if self.sums.len() < MOST_SUMS || self.sums.contains_key(&(stack, work)) {
-            self.sums.entry((stack, work)).or_default().count(time);
+            self.sums.entry((stack, work)).or_default().add(added);
         }
     }
 

@@ -30,7 +30,7 @@ fn page(parts: &[Trace], names: &Names, directory: &Path) -> PathBuf {
 }
 
 /// Returns the data of a page.
-fn data(page: &Path) -> Value {
+pub fn data(page: &Path) -> Value {
     let text = fs::read_to_string(page).unwrap();
     let (_, data) = text
         .split_once("<script type=\"application/json\" id=\"data\">")
@@ -41,7 +41,7 @@ fn data(page: &Path) -> Value {
 
 /// Returns what was found on the page by Chromium, unless there is none. The page loaded nothing,
 /// complained of nothing, and fits into 400 pixels.
-fn looked_at(page: &Path) -> Option<Value> {
+pub fn looked_at(page: &Path) -> Option<Value> {
     let browser = chromium().unwrap()?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/python/html_page.py");
     let output = Command::new("python3")

@@ -4,6 +4,7 @@
 use crate::common::{
     agents, append, append_described, copy, golden_json, list, names, reader, trace_of, writer,
 };
+use crate::html::{data, looked_at};
 use crate::pftrace::read as read_pftrace;
 use crate::rocpd_rows::{header, one_kernel, plan};
 use midair_output::{Format, Names, RecordWriter, Trace, write};
@@ -31,6 +32,8 @@ const STACKS: [&[(u32, u32)]; 4] = [
 ];
 /// The stack of each launch, by its correlation id from 1. No stack has the number 9.
 const LAUNCHES: [u32; 9] = [1, 1, 2, 3, 4, 0, 9, 1, 2];
+/// The time from a kernel's doorbell to its start.
+const DELAY: u64 = 50;
 /// The launch that copies.
 const COPY: u64 = 9;
 
@@ -159,6 +162,7 @@ fn session() -> (Trace, Names) {
                 end,
                 correlation,
                 dispatch_id: correlation,
+                rung: start - DELAY,
                 ..one_kernel()
             };
             append(&mut writer, &event::encode(&kernel, &[]));
@@ -333,4 +337,97 @@ fn kineto_has_the_call_stack_of_kernels_and_copies() {
         }
         assert_eq!(all, wanted(copies), "{category}");
     }
+}
+
+/// The shares of each outermost frame: of the GPU's time, launches, the delay, and bytes.
+fn shares() -> Vec<BTreeMap<&'static str, f64>> {
+    let mut all = vec![BTreeMap::new(); 4];
+    for (correlation, stack) in (1..).zip(LAUNCHES) {
+        let name = match stack {
+            0 => "(launched outside of Python)",
+            3 => "main (app/train.py:9)",
+            9 => "(stack not recorded)",
+            _ => "main (app/train.py:7)",
+        };
+        let (delay, bytes) = if correlation == COPY {
+            (0, 1)
+        } else {
+            (DELAY, 0)
+        };
+        let numbers = [time_of(correlation), 1, delay, bytes];
+        for (sums, number) in all.iter_mut().zip(numbers) {
+            *sums.entry(name).or_insert(0.0) += number as f64;
+        }
+    }
+    for sums in &mut all {
+        let whole: f64 = sums.values().sum();
+        sums.retain(|_, number| *number > 0.0);
+        sums.values_mut()
+            .for_each(|number| *number *= 100.0 / whole);
+    }
+    all
+}
+
+/// Headless Chromium draws the flame graph by each measure.
+#[test]
+fn the_flame_graph_is_drawn_by_each_measure() {
+    let (_directory, file) = written(Format::Html, "html");
+    let sums = data(&file);
+    let stacks = list(&sums["stacks"]);
+    let sum = |at: usize| -> u64 { stacks.iter().map(|it| it[0][at].as_u64().unwrap()).sum() };
+    let launches = 1..=LAUNCHES.len() as u64;
+    assert_eq!(sum(0), launches.clone().map(time_of).sum::<u64>());
+    assert_eq!(sum(1), launches.count() as u64);
+    assert_eq!(sum(2), DELAY * (LAUNCHES.len() as u64 - 1));
+    assert!(sum(3) > 0);
+    let Some(found) = looked_at(&file) else {
+        return;
+    };
+    let flames = &found["flames"];
+    let row = |boxes: &Value, top: f64| -> BTreeMap<String, f64> {
+        let boxes = list(boxes).iter();
+        let boxes = boxes.filter(|it| it["top"].as_f64() == Some(top));
+        boxes
+            .map(|it| {
+                (
+                    it["name"].as_str().unwrap().to_owned(),
+                    it["width"].as_f64().unwrap(),
+                )
+            })
+            .collect()
+    };
+    let names = [
+        "GPU time",
+        "launches",
+        "delay from launch to start",
+        "bytes copied",
+    ];
+    for (name, wanted) in names.into_iter().zip(shares()) {
+        assert_eq!(
+            row(&flames[name], 0.0),
+            BTreeMap::from([("all".to_owned(), 100.0)])
+        );
+        let drawn = row(&flames[name], 18.0);
+        assert_eq!(drawn.len(), wanted.len(), "{name}: {drawn:?} {wanted:?}");
+        for (frame, share) in wanted {
+            assert!((drawn[frame] - share).abs() < 0.01, "{name}: {drawn:?}");
+        }
+    }
+    let inverted = row(&flames["inverted"], 18.0);
+    assert_eq!(inverted.len(), 2, "{inverted:?}");
+    assert!(inverted.keys().any(|name| name.starts_with("vadd")));
+    // The deepest stack has three frames and a kernel.
+    assert_eq!(row(&flames["upwards"], 4.0 * 18.0).len(), 1, "{flames}");
+    let zoomed = row(&flames["zoomed"], 18.0);
+    assert_eq!(
+        zoomed,
+        BTreeMap::from([("main (app/train.py:7)".to_owned(), 100.0)])
+    );
+    let hits = list(&flames["searched"]).iter();
+    let hits = hits.filter(|it| it["hit"] == true);
+    let hits: Vec<&str> = hits.map(|it| it["name"].as_str().unwrap()).collect();
+    assert!(!hits.is_empty() && hits.iter().all(|name| name.starts_with("Model.forward")));
+    let forward: u64 = [1, 2, 3, 5, 8, 9].into_iter().map(time_of).sum();
+    let share = forward as f64 * 100.0 / sum(0) as f64;
+    assert_eq!(flames["found"], format!("{share:.1} % matches"));
 }
