@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from kit import Problem, Program
+from kit import Problem, Program, tail
 
 # Sessions of both lengths, in all; the programs share them.
 SHORT, LONG = (1000, "60ms"), (200, "400ms")
@@ -69,7 +69,7 @@ def beside(check, at, name, words, programs):
                 kind = kinds[count % len(kinds)]
                 bad += session(check, f"x-{at}", program.pid, kind, length, tally)
                 if not program.alive():
-                    raise Problem(f"the program died after {count + 1} sessions, the last one {kind}: code {program.process.wait(10)}")
+                    raise Problem(f"the program died after {count + 1} sessions, the last one {kind}: code {program.process.wait(10)}; {tail(program.log)}")
                 count += 1
                 if count == 10:
                     before = check.footprint(program.pid)[2]

@@ -74,15 +74,15 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// Stacks for which there was no place.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// A subscription to the calls that launch work. [`Launches::end`] ends it.
+/// A subscription to the calls that launch work. [`Launches::silence`] and [`Launches::end`] end it.
 #[derive(Debug)]
 pub struct Launches {
     subscriber: *mut c_void,
 }
 
 impl Launches {
-    /// Subscribes. Called on the worker thread while CUPTI is in use, and before another profiler is
-    /// watched for.
+    /// Subscribes, and is not called yet. Called on the worker thread while CUPTI is in use, and
+    /// before another profiler is watched for.
     ///
     /// # Errors
     /// Says why there are no stacks; then nothing is subscribed.
@@ -111,29 +111,50 @@ impl Launches {
                 _ => no_stacks(&format!("cuptiSubscribe says {why}")),
             }
         })?;
-        let launches = Launches { subscriber };
+        Ok(Launches { subscriber })
+    }
+
+    /// Chooses the calls that launch work. Returns false if this CUPTI has no callbacks.
+    pub fn choose(&self, cupti: &Cupti, sink: &mut Sink) -> bool {
         let mut any = false;
         for call in LAUNCHES {
             // An older CUPTI may not know a call.
             // SAFETY: a subscriber that CUPTI gave, which has not ended.
             any |=
-                unsafe { cupti.enable_callback(launches.subscriber, DRIVER_CALLS, call) }.is_ok();
+                unsafe { cupti.enable_callback(self.subscriber, DRIVER_CALLS, call, true) }.is_ok();
         }
-        if !any {
-            launches.end(cupti, sink);
-            return Err(no_stacks("this CUPTI has no callbacks"));
+        if any {
+            sink.put(&midair_stacks::ON, &[]);
         }
-        sink.put(&midair_stacks::ON, &[]);
-        Ok(launches)
+        any
     }
 
-    /// Ends the subscription, and waits for the threads that are storing a stack. If one of them does
-    /// not leave in time, [`are_left`] says so.
-    pub fn end(self, cupti: &Cupti, sink: &mut Sink) {
-        // SAFETY: a subscriber that CUPTI gave; afterwards it is not used any more.
-        let ended = unsafe { cupti.unsubscribe(self.subscriber) };
-        if let Err(why) = ended {
-            sink.note(&format!("cuptiUnsubscribe says {why}"));
+    /// Has CUPTI call nothing any more. Threads may still be on their way to the subscriber.
+    pub fn silence(&self, cupti: &Cupti) {
+        for call in LAUNCHES {
+            // SAFETY: a subscriber that CUPTI gave, which has not ended.
+            let _ = unsafe { cupti.enable_callback(self.subscriber, DRIVER_CALLS, call, false) };
+        }
+    }
+
+    /// Ends the subscription, once all threads have `left` CUPTI since it was silenced, and waits for
+    /// those that are storing a stack. If one of them does not leave in time, [`are_left`] says so.
+    ///
+    /// CUPTI 13.0 frees the subscriber while a launching thread is about to call it: such a thread
+    /// jumps to an address from freed memory (H100 and H200, 24 and 64 threads that come and go: in
+    /// sessions 15, 58 and 129). So it is never unsubscribed before they have left.
+    pub fn end(self, cupti: &Cupti, left: bool, sink: &mut Sink) {
+        if left {
+            // SAFETY: a subscriber that CUPTI gave; afterwards it is not used any more.
+            let ended = unsafe { cupti.unsubscribe(self.subscriber) };
+            if let Err(why) = ended {
+                sink.note(&format!("cuptiUnsubscribe says {why}"));
+            }
+        } else {
+            sink.note(
+                "midair stays subscribed to CUPTI, since threads were inside calls of CUDA for too long: \
+                 another profiler cannot subscribe until the process exits",
+            );
         }
         stop();
         sink.lost(kind::LAUNCH_STACK, LOST.swap(0, Relaxed));

@@ -8,6 +8,7 @@ mod counts;
 #[cfg(test)]
 pub(crate) mod fake;
 mod finish;
+mod others;
 mod quiesce;
 #[cfg(test)]
 mod tests;
@@ -27,13 +28,13 @@ use crate::watch::Watch;
 use counts::Counts;
 pub use finish::{End, Off};
 use midair_abi::cupti::{
-    SILENT_DRIVER, SILENT_RUNTIME, activity_kind, attribute, result, thread_id_type,
-    unified_memory, unified_memory_scope,
+    SILENT_DRIVER, SILENT_RUNTIME, activity_kind, attribute, thread_id_type, unified_memory,
+    unified_memory_scope,
 };
-use midair_cupti_file::Origin;
 use midair_guest::{Refused, now};
 use midair_record::event::{NO_STACKS, kind};
 use midair_record::spool::{Area, status};
+use others::{entries, is_alone};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::AtomicBool;
@@ -261,20 +262,7 @@ impl Session {
         if let (true, Some((what, why))) = (self.enabled.is_empty(), last) {
             return Err(does_not_work(&cupti, &what, why));
         }
-        if choice.stacks {
-            match Launches::begin(&self.cupti, &mut self.drain.sink) {
-                Ok(launches) => self.launches = Some(launches),
-                Err(text) => self.note(text),
-            }
-        }
-        self.watch_for_others();
-        if self.launches.is_some() && self.watch.is_none() {
-            // Another profiler's first call would fail, instead of waiting.
-            self.end_launches();
-            self.note(format!(
-                "{NO_STACKS}another profiler that comes meanwhile could not be made to wait"
-            ));
-        }
+        self.watch_and_subscribe(choice.stacks);
         if self.enabled.contains(&activity_kind::MARKER) {
             let nvtx = Nvtx::begin(&cupti);
             if let Some(text) = nvtx.note() {
@@ -288,11 +276,36 @@ impl Session {
         Ok(())
     }
 
-    /// Notices another profiler that comes from now on.
-    fn watch_for_others(&mut self) {
+    /// Notices another profiler that comes from now on, and subscribes where `stacks` are wanted.
+    fn watch_and_subscribe(&mut self, stacks: bool) {
+        let entries = entries(&self.cupti, stacks);
+        let held = stacks.then(|| self.hold_thread_ends());
+        if stacks {
+            match Launches::begin(&self.cupti, &mut self.drain.sink) {
+                Ok(launches) => self.launches = Some(launches),
+                Err(text) => self.note(text),
+            }
+        }
+        // The subscription of a profiler that comes between these two fails, and PyTorch's then gives
+        // up for good. So nothing else is done in between.
+        self.watch_for_others(&entries);
+        let launches = self.launches.as_ref();
+        let calls = launches.is_some_and(|launches| {
+            self.watch.is_some() && launches.choose(&self.cupti, &mut self.drain.sink)
+        });
+        if self.launches.is_some() && !calls {
+            self.end_launches(true);
+            self.note(format!(
+                "{NO_STACKS}another profiler that comes meanwhile could not be made to wait, or this CUPTI has no callbacks"
+            ));
+        }
+        drop(held);
+    }
+
+    fn watch_for_others(&mut self, entries: &[usize]) {
         // SAFETY: these are entry points of functions of a library that stays loaded. The functions
         // are called at their entries, with integers and pointers only.
-        match unsafe { Watch::begin(&entries(&self.cupti)) } {
+        match unsafe { Watch::begin(entries) } {
             Ok(watch) => self.watch = Some(watch),
             Err(why) => self.note(format!(
                 "another profiler that comes meanwhile is not noticed: {why}"
@@ -300,10 +313,11 @@ impl Session {
         }
     }
 
-    /// Ends the subscription, if there is one.
-    fn end_launches(&mut self) {
+    /// Ends the subscription, if there is one. `left`: whether all threads have left CUPTI since it was
+    /// silenced.
+    fn end_launches(&mut self, left: bool) {
         if let Some(launches) = self.launches.take() {
-            launches.end(&self.cupti, &mut self.drain.sink);
+            launches.end(&self.cupti, left, &mut self.drain.sink);
         }
     }
 
@@ -573,110 +587,6 @@ fn unified_counters() -> Vec<UnifiedMemoryConfig> {
         enable: 1,
     };
     kinds.into_iter().map(config).collect()
-}
-
-/// Entry points of the functions that another profiler calls first.
-fn entries(cupti: &Cupti) -> Vec<usize> {
-    let functions = cupti.functions();
-    let mut entries = vec![
-        functions.subscribe as usize,
-        functions.register_callbacks as usize,
-        functions.enable as usize,
-        functions.set_attribute as usize,
-        functions.finalize as usize,
-    ];
-    // PyTorch's profiler starts its second and later runs with its clock.
-    entries.extend(functions.register_timestamp_callback.map(|it| it as usize));
-    let others = [
-        c"cuptiEnableCallback",
-        c"cuptiEnableDomain",
-        c"cuptiSubscribe_v2",
-        c"cuptiActivityRegisterCallbacks_v2",
-        c"cuptiActivityEnable_v2",
-        c"cuptiActivityEnableContext",
-    ];
-    entries.extend(
-        others
-            .iter()
-            .filter_map(|name| cupti.symbol(name))
-            .map(|it| it.addr()),
-    );
-    // One function under two names has one entry point.
-    entries.sort_unstable();
-    entries.dedup();
-    entries
-}
-
-/// Uses CUPTI for the first time, and checks whether another profiler records. A profiler that is
-/// subscribed but idle is no obstacle (PyTorch's stays subscribed from its first use on).
-///
-/// CUPTI's threads are made at its first use. If that is ours, no other profiler records. Only if
-/// the threads existed before is CUPTI asked, by the one question that there is: it refuses to
-/// record kernels one by one while a profiler records them concurrently. That question is not
-/// harmless. While eight threads launched kernels, it hung the process about every fiftieth time as
-/// CUPTI's first use (CUPTI's lock and the driver's are taken in both orders), and crashed it where
-/// CUPTI was in use before (H200, CUPTI 13.0; docs/sources.md#cupti). So it is not asked if we
-/// loaded CUPTI, either: another profiler that started between two sessions, and records, is then not
-/// noticed.
-///
-/// After a burst CUPTI is `finalized`, and whoever uses it came since. That one goes first.
-///
-/// # Errors
-/// Another profiler records, or CUPTI does not work.
-fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
-    let used_before = workers::are_ours();
-    if !used_before {
-        // Names of objects: a kind that does not affect launches, and that no known profiler
-        // records.
-        let harmless = activity_kind::NAME;
-        let used = cupti
-            .enable(harmless)
-            .and_then(|()| cupti.disable(harmless));
-        used.map_err(|why| does_not_work(cupti, "cuptiActivityEnable(NAME)", why))?;
-    }
-    let ours = workers::are_ours();
-    if !USED.swap(true, SeqCst) && !ours {
-        // Another profiler used it before, in whatever way: finalizing it is its business.
-        KEEP_LOADED.store(true, SeqCst);
-    }
-    if ours && !used_before {
-        LOADED_BY_US.fetch_or(cupti.origin() != Origin::Mapped, SeqCst);
-        return Ok(());
-    }
-    if finalized && !ours {
-        return Err(another_came());
-    }
-    if LOADED_BY_US.load(SeqCst) {
-        return Ok(());
-    }
-    match cupti.enable(activity_kind::KERNEL) {
-        Ok(()) => {
-            cupti
-                .disable(activity_kind::KERNEL)
-                .map_err(|why| does_not_work(cupti, "cuptiActivityDisable(KERNEL)", why))?;
-            return_foreign_buffers(cupti);
-            Ok(())
-        }
-        Err(Status(result::ERROR_NOT_COMPATIBLE)) => Err(refused(
-            status::OTHER_PROFILER,
-            "another profiler is recording this process's kernels through CUPTI, which serves one at a time",
-        )),
-        Err(why) => Err(does_not_work(cupti, "cuptiActivityEnable(KERNEL)", why)),
-    }
-}
-
-/// Makes CUPTI return its buffers to the profiler that is registered. A kernel that a thread
-/// launched while we asked is recorded in a buffer of that profiler. If the buffer stayed in use,
-/// everything that we record would follow into it, and would be returned to a profiler that does
-/// not read it (H200 with PyTorch's profiler: 21 of 397 sessions without a kernel; with this, none
-/// of 200; docs/sources.md#cupti).
-fn return_foreign_buffers(cupti: &Cupti) {
-    // A thread that is still inside a call may be writing to it: then the buffer stays, and is read
-    // when it is returned.
-    if quiesce::wait(finish::LEAVE_LIMIT) {
-        // If no profiler is registered, CUPTI has no buffer and says so.
-        let _ = cupti.flush_all(true);
-    }
 }
 
 fn does_not_work(cupti: &Cupti, what: &str, why: Status) -> Refused {

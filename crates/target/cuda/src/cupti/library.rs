@@ -390,7 +390,7 @@ impl Cupti {
         Status::check(unsafe { (self.functions.unsubscribe)(subscriber) })
     }
 
-    /// Chooses a call, by its domain and its number there, of which the subscriber is notified.
+    /// Chooses whether the subscriber is notified of a call, by its domain and its number there.
     ///
     /// # Errors
     /// CUPTI's result; [`Status::NOT_IMPLEMENTED`] where it lacks the function.
@@ -402,13 +402,14 @@ impl Cupti {
         subscriber: *mut c_void,
         domain: u32,
         call: u32,
+        on: bool,
     ) -> Result<(), Status> {
         let enable = self
             .functions
             .enable_callback
             .ok_or(Status::NOT_IMPLEMENTED)?;
         // SAFETY: the caller's promise.
-        Status::check(unsafe { enable(1, subscriber, domain, call) })
+        Status::check(unsafe { enable(on.into(), subscriber, domain, call) })
     }
 
     /// Has kernels timed by the GPU's own hardware, until the process ends.

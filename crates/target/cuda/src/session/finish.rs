@@ -90,12 +90,13 @@ impl Session {
         let at = self.disable();
         // A profiler that waits for us uses CUPTI in its own way from now on.
         KEEP_LOADED.fetch_or(quick, SeqCst);
-        let left = if quick {
+        let left = if quick && self.launches.is_none() {
             std::thread::sleep(POLL_INTERVAL);
             false
         } else {
             quiesce::wait(LEAVE_LIMIT)
         };
+        self.end_launches(left);
         detached();
         if !quick {
             self.wait_for_the_device(deadline, end == End::Burst);
@@ -155,6 +156,7 @@ impl Session {
     pub(super) fn undo(&mut self) {
         self.disable();
         let left = quiesce::wait(LEAVE_LIMIT);
+        self.end_launches(left);
         self.finalize_or_keep((!left).then_some("threads were inside calls of CUDA for too long"));
         drop(self.watch.take());
         self.close_pool();
@@ -163,7 +165,6 @@ impl Session {
     /// Disables the kinds. Returns when the last one was disabled that is not about memory.
     fn disable(&mut self) -> u64 {
         let mut at = now();
-        self.end_launches();
         // No new NVTX call finds CUPTI's functions; those that are inside are waited for like all
         // others.
         if let Some(nvtx) = self.nvtx.take()
@@ -178,6 +179,9 @@ impl Session {
         self.enabled
             .sort_by_key(|kind| *kind != activity_kind::UNIFIED_MEMORY_COUNTER);
         let mut held = self.hold_thread_ends().ok();
+        if let Some(launches) = &self.launches {
+            launches.silence(&self.cupti);
+        }
         while let Some(kind) = self.enabled.pop() {
             if kind == activity_kind::UNIFIED_MEMORY_COUNTER {
                 held = None;

@@ -1,0 +1,120 @@
+//! Other profilers: whether one records through the CUPTI that we use, and where one that comes enters
+//! it.
+
+use super::{
+    KEEP_LOADED, LOADED_BY_US, USED, another_came, does_not_work, finish, quiesce, refused, workers,
+};
+use crate::cupti::{Cupti, Status};
+use midair_abi::cupti::{activity_kind, result};
+use midair_cupti_file::Origin;
+use midair_guest::Refused;
+use midair_record::spool::status;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Entry points of the functions that another profiler calls first. If we are subscribed, no other
+/// profiler has a subscriber with which it could enable callbacks, and we do so ourselves.
+pub(super) fn entries(cupti: &Cupti, subscribed: bool) -> Vec<usize> {
+    let functions = cupti.functions();
+    let mut entries = vec![
+        functions.subscribe as usize,
+        functions.register_callbacks as usize,
+        functions.enable as usize,
+        functions.set_attribute as usize,
+        functions.finalize as usize,
+    ];
+    // PyTorch's profiler starts its second and later runs with its clock.
+    entries.extend(functions.register_timestamp_callback.map(|it| it as usize));
+    let others = [
+        c"cuptiEnableCallback",
+        c"cuptiEnableDomain",
+        c"cuptiSubscribe_v2",
+        c"cuptiActivityRegisterCallbacks_v2",
+        c"cuptiActivityEnable_v2",
+        c"cuptiActivityEnableContext",
+    ];
+    entries.extend(
+        others
+            .iter()
+            .filter(|name| {
+                !subscribed || ![c"cuptiEnableCallback", c"cuptiEnableDomain"].contains(name)
+            })
+            .filter_map(|name| cupti.symbol(name))
+            .map(|it| it.addr()),
+    );
+    // One function under two names has one entry point.
+    entries.sort_unstable();
+    entries.dedup();
+    entries
+}
+
+/// Uses CUPTI for the first time, and checks whether another profiler records. A profiler that is
+/// subscribed but idle is no obstacle (PyTorch's stays subscribed from its first use on).
+///
+/// CUPTI's threads are made at its first use. If that is ours, no other profiler records. Only if
+/// the threads existed before is CUPTI asked, by the one question that there is: it refuses to
+/// record kernels one by one while a profiler records them concurrently. That question is not
+/// harmless. While eight threads launched kernels, it hung the process about every fiftieth time as
+/// CUPTI's first use (CUPTI's lock and the driver's are taken in both orders), and crashed it where
+/// CUPTI was in use before (H200, CUPTI 13.0; docs/sources.md#cupti). So it is not asked if we
+/// loaded CUPTI, either: another profiler that started between two sessions, and records, is then not
+/// noticed.
+///
+/// After a burst CUPTI is `finalized`, and whoever uses it came since. That one goes first.
+///
+/// # Errors
+/// Another profiler records, or CUPTI does not work.
+pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
+    let used_before = workers::are_ours();
+    if !used_before {
+        // Names of objects: a kind that does not affect launches, and that no known profiler
+        // records.
+        let harmless = activity_kind::NAME;
+        let used = cupti
+            .enable(harmless)
+            .and_then(|()| cupti.disable(harmless));
+        used.map_err(|why| does_not_work(cupti, "cuptiActivityEnable(NAME)", why))?;
+    }
+    let ours = workers::are_ours();
+    if !USED.swap(true, SeqCst) && !ours {
+        // Another profiler used it before, in whatever way: finalizing it is its business.
+        KEEP_LOADED.store(true, SeqCst);
+    }
+    if ours && !used_before {
+        LOADED_BY_US.fetch_or(cupti.origin() != Origin::Mapped, SeqCst);
+        return Ok(());
+    }
+    if finalized && !ours {
+        return Err(another_came());
+    }
+    if LOADED_BY_US.load(SeqCst) {
+        return Ok(());
+    }
+    match cupti.enable(activity_kind::KERNEL) {
+        Ok(()) => {
+            cupti
+                .disable(activity_kind::KERNEL)
+                .map_err(|why| does_not_work(cupti, "cuptiActivityDisable(KERNEL)", why))?;
+            return_foreign_buffers(cupti);
+            Ok(())
+        }
+        Err(Status(result::ERROR_NOT_COMPATIBLE)) => Err(refused(
+            status::OTHER_PROFILER,
+            "another profiler is recording this process's kernels through CUPTI, which serves one at a time",
+        )),
+        Err(why) => Err(does_not_work(cupti, "cuptiActivityEnable(KERNEL)", why)),
+    }
+}
+
+/// Makes CUPTI return its buffers to the profiler that is registered. A kernel that a thread
+/// launched while we asked is recorded in a buffer of that profiler. If the buffer stayed in use,
+/// everything that we record would follow into it, and would be returned to a profiler that does
+/// not read it (H200 with PyTorch's profiler: 21 of 397 sessions without a kernel; with this, none
+/// of 200; docs/sources.md#cupti).
+fn return_foreign_buffers(cupti: &Cupti) {
+    // A thread that is still inside a call may be writing to it: then the buffer stays, and is read
+    // when it is returned.
+    if quiesce::wait(finish::LEAVE_LIMIT) {
+        // If no profiler is registered, CUPTI has no buffer and says so.
+        let _ = cupti.flush_all(true);
+    }
+}
