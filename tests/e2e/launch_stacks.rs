@@ -2,6 +2,7 @@
 //! in grid.x and its thread's number in grid.y, so each kernel's row in the csv says what its stack
 //! has to be.
 
+use crate::rocpd::reader;
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
@@ -9,7 +10,9 @@ use midair_tests::stand_in::Kit;
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, Target};
 use midair_tests::{Result, cuda, workspace};
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 const WORDS: [&str; 5] = [
@@ -17,7 +20,7 @@ const WORDS: [&str; 5] = [
     "--stacks",
     "python",
     "-f",
-    "csv,folded,speedscope",
+    "csv,folded,speedscope,rocpd,pprof",
 ];
 /// Launches of one round: see `work` of the program.
 const LAUNCHES: u64 = 4 + 6 + 4 + 4 + 1 + 15;
@@ -79,6 +82,50 @@ fn threads_as_one(times: &Times) -> Times {
     all
 }
 
+/// The times by the line of `launch`'s caller, and by whether it is a further thread's.
+const BY_LINE: &str = "SELECT c.line, SUM(k.duration) AS time, EXISTS (
+      SELECT 1 FROM call_stacks AS t
+      WHERE t.guid = k.guid AND t.event_id = k.event_id AND t.function LIKE '%in_thread') AS thread
+    FROM kernels AS k JOIN call_stacks AS c USING (guid, event_id)
+    WHERE c.depth = 2 GROUP BY c.line, thread";
+
+/// Returns the times by rocpd's view of stacks, which Python's SQLite reads.
+fn from_rocpd(file: &Path) -> Result<Times> {
+    let read = reader(file, &[BY_LINE])?;
+    let rows = read["answers"][0].as_array().into_iter().flatten();
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap_or(u64::MAX);
+    let times = rows.map(|row| {
+        let key = (number(row, "line"), number(row, "thread"));
+        (key, number(row, "time"))
+    });
+    Ok(times.collect())
+}
+
+/// Returns the times by the profile for pprof, which Google's protobuf reads.
+fn from_pprof(file: &Path) -> Result<Times> {
+    let output = Command::new(midair_tests::python()?)
+        .arg(workspace().join("tests/python/pprof_read.py"))
+        .arg(file)
+        .output()?;
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let mut launches = 0;
+    let samples = said["samples"].as_array().into_iter().flatten();
+    let paths = samples.map(|sample| {
+        launches += sample["values"][0].as_u64().unwrap_or(0);
+        let frames = sample["frames"].as_array().into_iter().flatten().rev();
+        let name = |frame: &Value| {
+            let text = |at: usize| frame[at].as_str().unwrap_or_default().to_owned();
+            format!("{} ({}:{})", text(0), text(1), frame[2])
+        };
+        let time = sample["values"][1].as_u64().unwrap_or(0);
+        (frames.map(name).collect(), time)
+    });
+    let times = from_stacks(paths)?;
+    assert_eq!(launches % LAUNCHES, 0);
+    Ok(times)
+}
+
 /// Checks a session of some rounds of the program, which has said that it is ready.
 fn check(target: &mut Target) -> Result<()> {
     for rounds in [1, 20] {
@@ -102,7 +149,7 @@ fn check(target: &mut Target) -> Result<()> {
         let samples = profile["samples"].as_array().ok_or("no samples")?;
         let paths = samples.iter().enumerate().map(|(at, sample)| {
             let frames = sample.as_array().into_iter().flatten();
-            let name = |at: &serde_json::Value| {
+            let name = |at: &Value| {
                 let at = at.as_u64().unwrap_or(u64::MAX) as usize;
                 names[at]["name"].as_str().unwrap_or_default().to_owned()
             };
@@ -110,6 +157,10 @@ fn check(target: &mut Target) -> Result<()> {
             (frames.map(name).collect(), time)
         });
         assert_eq!(from_stacks(paths)?, wanted);
+        if rounds > 1 {
+            assert_eq!(from_rocpd(&traced.file("results.db"))?, wanted);
+            assert_eq!(from_pprof(&traced.file("results.pb.gz"))?, wanted);
+        }
         let said = [traced.exit.stdout.join("\n"), traced.exit.stderr.join("\n")].concat();
         assert!(said.contains("CODE"), "{said}");
         assert!(said.contains("launch_lines.py:"), "{said}");
