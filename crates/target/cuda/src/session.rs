@@ -19,7 +19,7 @@ use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
 use crate::drain::Drain;
-use crate::launches::Launches;
+use crate::launches::{self, Launches};
 use crate::nvtx::Nvtx;
 use crate::pool::{BUFFER, BUFFERS, Filled, Pool};
 use crate::sink::Sink;
@@ -34,22 +34,14 @@ use midair_abi::cupti::{
 use midair_guest::{Refused, now};
 use midair_record::event::{NO_STACKS, kind};
 use midair_record::spool::{Area, status};
-use others::{entries, is_alone};
+pub(crate) use others::{KEEP_LOADED, LOADED_BY_US, USED};
+use others::{another_came, does_not_work, entries, is_alone, refused};
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// The buffers of this process.
 pub static POOL: Pool = Pool::new();
-
-/// Whether CUPTI must not be finalized in this process: see [`finish`].
-pub(crate) static KEEP_LOADED: AtomicBool = AtomicBool::new(false);
-/// Whether we have used CUPTI in this process since it was last finalized.
-pub(crate) static USED: AtomicBool = AtomicBool::new(false);
-/// Whether we loaded CUPTI into this process and were the first to use it, and no other user was
-/// seen.
-pub(crate) static LOADED_BY_US: AtomicBool = AtomicBool::new(false);
 
 /// The number of `cuKernelGetName` among the calls of the driver: CUPTI itself makes that call at
 /// each launch.
@@ -278,6 +270,7 @@ impl Session {
 
     /// Notices another profiler that comes from now on, and subscribes where `stacks` are wanted.
     fn watch_and_subscribe(&mut self, stacks: bool) {
+        let stacks = stacks && self.can_take_stacks();
         let entries = entries(&self.cupti, stacks);
         let held = stacks.then(|| self.hold_thread_ends());
         if stacks {
@@ -300,6 +293,19 @@ impl Session {
             ));
         }
         drop(held);
+    }
+
+    /// Prepares the tables of stacks. Returns false where none can be taken, and notes why.
+    fn can_take_stacks(&mut self) -> bool {
+        if let Err(why) = launches::is_safe(&self.cupti) {
+            self.note(why);
+            return false;
+        }
+        let found = midair_stacks::begin();
+        if let Err(why) = found {
+            self.note(why.text().to_owned());
+        }
+        found.is_ok()
     }
 
     fn watch_for_others(&mut self, entries: &[usize]) {
@@ -587,29 +593,6 @@ fn unified_counters() -> Vec<UnifiedMemoryConfig> {
         enable: 1,
     };
     kinds.into_iter().map(config).collect()
-}
-
-fn does_not_work(cupti: &Cupti, what: &str, why: Status) -> Refused {
-    let (major, minor) = cupti.cuda();
-    let path = cupti.path();
-    refused(
-        status::NO_CUPTI,
-        &format!("CUPTI {major}.{minor} ({path}) does not work in this process: {what} says {why}"),
-    )
-}
-
-fn another_came() -> Refused {
-    refused(
-        status::OTHER_PROFILER,
-        "another profiler has begun to use CUPTI between two bursts",
-    )
-}
-
-fn refused(status: u32, text: &str) -> Refused {
-    Refused {
-        status,
-        text: text.to_owned(),
-    }
 }
 
 /// The sink of a session in `area`.

@@ -41,8 +41,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Work counts as done when nothing has been returned for this long, in ns; longer if kernels are
 /// longer.
 const QUIET: u64 = 6_000_000;
-/// How long threads may take to leave CUPTI.
-pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How much longer than the device the reader may take, in ns.
 const READ_LIMIT: u64 = 2_000_000_000;
 /// After kernels longer than this CUPTI is not finalized: it waits for the device, and all calls of
@@ -94,7 +92,7 @@ impl Session {
             std::thread::sleep(POLL_INTERVAL);
             false
         } else {
-            quiesce::wait(LEAVE_LIMIT)
+            quiesce::wait(quiesce::LEAVE_LIMIT)
         };
         self.end_launches(left);
         detached();
@@ -155,7 +153,7 @@ impl Session {
     /// Undoes what was done for a session or a burst that could not start.
     pub(super) fn undo(&mut self) {
         self.disable();
-        let left = quiesce::wait(LEAVE_LIMIT);
+        let left = quiesce::wait(quiesce::LEAVE_LIMIT);
         self.end_launches(left);
         self.finalize_or_keep((!left).then_some("threads were inside calls of CUDA for too long"));
         drop(self.watch.take());

@@ -1,15 +1,22 @@
 //! Other profilers: whether one records through the CUPTI that we use, and where one that comes enters
 //! it.
 
-use super::{
-    KEEP_LOADED, LOADED_BY_US, USED, another_came, does_not_work, finish, quiesce, refused, workers,
-};
+use super::{quiesce, workers};
 use crate::cupti::{Cupti, Status};
 use midair_abi::cupti::{activity_kind, result};
 use midair_cupti_file::Origin;
 use midair_guest::Refused;
 use midair_record::spool::status;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+
+/// Whether CUPTI must not be finalized in this process: see [`super::finish`].
+pub(crate) static KEEP_LOADED: AtomicBool = AtomicBool::new(false);
+/// Whether we have used CUPTI in this process since it was last finalized.
+pub(crate) static USED: AtomicBool = AtomicBool::new(false);
+/// Whether we loaded CUPTI into this process and were the first to use it, and no other user was
+/// seen.
+pub(crate) static LOADED_BY_US: AtomicBool = AtomicBool::new(false);
 
 /// Entry points of the functions that another profiler calls first. If we are subscribed, no other
 /// profiler has a subscriber with which it could enable callbacks, and we do so ourselves.
@@ -113,8 +120,31 @@ pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
 fn return_foreign_buffers(cupti: &Cupti) {
     // A thread that is still inside a call may be writing to it: then the buffer stays, and is read
     // when it is returned.
-    if quiesce::wait(finish::LEAVE_LIMIT) {
+    if quiesce::wait(quiesce::LEAVE_LIMIT) {
         // If no profiler is registered, CUPTI has no buffer and says so.
         let _ = cupti.flush_all(true);
+    }
+}
+
+pub(super) fn does_not_work(cupti: &Cupti, what: &str, why: Status) -> Refused {
+    let (major, minor) = cupti.cuda();
+    let path = cupti.path();
+    refused(
+        status::NO_CUPTI,
+        &format!("CUPTI {major}.{minor} ({path}) does not work in this process: {what} says {why}"),
+    )
+}
+
+pub(super) fn another_came() -> Refused {
+    refused(
+        status::OTHER_PROFILER,
+        "another profiler has begun to use CUPTI between two bursts",
+    )
+}
+
+pub(super) fn refused(status: u32, text: &str) -> Refused {
+    Refused {
+        status,
+        text: text.to_owned(),
     }
 }

@@ -13,6 +13,8 @@ const RAN: u64 = 500_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Number of consecutive polls that find a thread asleep.
 const ASLEEP: u32 = 2;
+/// How long threads may take to leave CUPTI.
+pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// Minimum wait.
 const AT_LEAST: Duration = Duration::from_millis(2);
 
