@@ -273,6 +273,8 @@ fn without_stacks(model: &str, why: &str) -> Result<()> {
         Csv::read(&traced.file("kernel_trace.csv"))?.rows.len() as u64,
         LAUNCHES
     );
+    let log = std::fs::read_to_string(&target.log)?;
+    assert!(!log.contains("subscribed on="), "{log}");
     target.send("quit")?;
     target.target.wait(PATIENCE)?.success()?;
     Ok(())

@@ -163,7 +163,7 @@ impl Launches {
 
 /// Whether this CUPTI's callbacks harm no process.
 ///
-/// Beside 24 and 64 threads of PyTorch that come and go, CUPTI 13.0 ended processes with SIGSEGV in
+/// Alongside 24 and 64 threads of PyTorch that come and go, CUPTI 13.0 ended processes with SIGSEGV in
 /// sessions 1, 15, 58, 129 and 151 of stacks on an H100 and two H200, in some 10,000 in all; 13.5 none
 /// in 1,206 (`bench-results/gpu-check-stacks.md`). The versions in between were not tried.
 ///

@@ -138,7 +138,7 @@ pub(super) fn does_not_work(cupti: &Cupti, what: &str, why: Status) -> Refused {
 pub(super) fn another_came() -> Refused {
     refused(
         status::OTHER_PROFILER,
-        "another profiler has begun to use CUPTI between two bursts",
+        "another profiler has started to use CUPTI between two bursts",
     )
 }
 
