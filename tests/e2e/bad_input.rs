@@ -163,7 +163,7 @@ fn a_full_disk() -> Result<()> {
     caller.quit()
 }
 
-/// The target's root is read-only, which does no harm, since nothing of ours is written there.
+/// The target's root is read-only, which does no harm, since nothing of midair's is written there.
 #[test]
 fn a_target_with_a_read_only_root() -> Result<()> {
     let Some(lab) = Lab::find()? else {

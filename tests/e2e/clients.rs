@@ -1,5 +1,5 @@
 //! Clients of the SDK that we did not write. Where a library can be had, it runs unchanged. For the
-//! others, a client of ours makes the same calls in the same order (`tests/c/client_*.c`).
+//! others, a midair client makes the same calls in the same order (`tests/c/client_*.c`).
 
 use crate::sample_counters::waves;
 use midair_tests::Result;

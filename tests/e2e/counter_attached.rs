@@ -157,7 +157,7 @@ fn a_window_that_another_profiler_starts_anew_is_disturbed() -> Result<()> {
     let log = target.log.clone();
     target.target.wait(PATIENCE)?.success()?;
     let log = ModelLog::read(&log)?;
-    // Windows of ours whose counters another profiler reset before they were read.
+    // midair's windows whose counters another profiler reset before they were read.
     let events = log.records.iter().map(|record| &record.event);
     let of_ours: BTreeSet<u64> = events
         .clone()
@@ -192,7 +192,7 @@ fn a_window_that_another_profiler_starts_anew_is_disturbed() -> Result<()> {
     Ok(())
 }
 
-/// By default, packets of ours take at most 2 % of the time. The log has how long each took.
+/// By default, midair's packets take at most 2 % of the time. The log has how long each took.
 #[test]
 fn the_default_budget_holds_by_the_devices_own_times() -> Result<()> {
     let share = share_of_our_packets("budget.log", &["--pmc", "SQ_WAVES,GRBM_GUI_ACTIVE"], 20)?;
@@ -216,7 +216,7 @@ fn the_default_budget_holds_with_costly_counters() -> Result<()> {
 }
 
 /// Counts for six seconds, with at least so many windows, and returns how many percent of the time
-/// packets of ours took, which are no more than 2. None without the lab.
+/// midair's packets took, which are no more than 2. None without the lab.
 fn share_of_our_packets(name: &str, words: &[&str], least: usize) -> Result<Option<f64>> {
     let Some(lab) = Lab::find()? else {
         return Ok(None);

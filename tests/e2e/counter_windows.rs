@@ -231,7 +231,7 @@ impl Attached {
         Session::read(self.out.path(), said)
     }
 
-    /// The same where the device holds work of ours for longer than a detach waits.
+    /// The same where the device holds midair's work for longer than a detach waits.
     fn leave(mut self) -> Result<()> {
         self.attacher.send("")?;
         self.attacher.target.wait(PATIENCE)?;
@@ -425,7 +425,7 @@ enum End {
 }
 
 /// The steps of one launch; the session ends before each of them. The barrier at the front holds the
-/// device until "open", so nothing of ours has started before that.
+/// device until "open", so nothing of midair's has started before that.
 const STEPS: [&str; 6] = ["bar", "take", "fill", "ring", "open", "end"];
 
 fn ends_at_each_step(how: End) -> Result<()> {

@@ -147,7 +147,7 @@ fn no_growth(before: &Snapshot, now: &Snapshot) -> Result<()> {
     }
     let size =
         |snapshot: &Snapshot| -> u64 { snapshot.maps.iter().map(|map| map.end - map.start).sum() };
-    // Arenas of the application's threads may come and go. A leak of ours would be larger: a spool
+    // Arenas of the application's threads may come and go. A midair leak would be larger: a spool
     // (64 MiB) or a pool.
     let grown = size(now).saturating_sub(size(before));
     if grown > 8 << 20 {

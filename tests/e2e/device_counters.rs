@@ -150,7 +150,7 @@ fn waves(log: &ModelLog, which: std::ops::Range<usize>) -> (u64, u64) {
     (all, enabled)
 }
 
-/// Checks that nothing counts any more and that nothing of ours is left. Queues that were made
+/// Checks that nothing counts any more and that nothing of midair's is left. Queues that were made
 /// after the first `from` queues must be destroyed.
 fn nothing_is_left(log: &ModelLog) {
     let mut on: BTreeMap<u64, bool> = BTreeMap::new();

@@ -236,7 +236,7 @@ fn session(lab: &Lab, model: GpuModel, words: &[&str], kind: &[&str]) -> Result<
     attacher.send("")?;
     attacher.target.wait(PATIENCE)?.success()?;
     let session = Session::read(out.path())?;
-    // Nothing of ours is left: the program works as before.
+    // Nothing of midair's is left: the program works as before.
     ask(&mut target, "round 2")?;
     Ok((session, quit(target)?))
 }

@@ -1,4 +1,4 @@
-//! What users install (`cargo xtask dist`), used where nothing else of ours is.
+//! What users install (`cargo xtask dist`), used where nothing else of midair's is.
 
 use midair_tests::python::python_tool;
 use midair_tests::stage::{plain_environment, workload};

@@ -140,7 +140,7 @@ fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     }
     let mut target = start(&kit, &[("REGISTERS_UID", "1000")])?;
     ask(&mut target, "work 2")?;
-    // SAFETY: this request takes numbers only and writes no memory of ours. The target is let go
+    // SAFETY: this request takes numbers only and writes no midair memory. The target is let go
     // when this process ends, at the latest.
     let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, target.pid(), 0, 0) };
     assert_eq!(traced, 0, "{}", std::io::Error::last_os_error());

@@ -1,5 +1,5 @@
 //! The model's counters, read by AMD's own packet library. That library makes the commands and
-//! reads the memory, with nothing of ours in between. The expected values follow from the model's
+//! reads the memory, with nothing of midair's in between. The expected values follow from the model's
 //! rules (`sim/gpu-model/src/pmu/rules.rs`), computed here a second time.
 
 use midair_tests::Result;

@@ -10,7 +10,7 @@ use midair_tests::target::{Exit, PATIENCE, until};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The thread of ours that starts and ends periods. It ends with the last one.
+/// The midair thread that starts and ends periods. It ends with the last one.
 const THREAD: &str = "midair-periods";
 
 fn tell(target: &mut LabTarget, command: &str) -> Result<()> {

@@ -250,7 +250,7 @@ fn short_lived_queues() -> Result<()> {
         .collect();
     // The model reads doorbells from memory, where one ring can hide another. So it takes a packet
     // that was valid at the last ring 20 ms later, without a doorbell: also when a busy machine
-    // keeps the producer for so long from ringing. Such a packet has no signal of ours.
+    // keeps the producer for so long from ringing. Such a packet has no midair signal.
     let untimed = waited.iter().filter(|kernel| kernel.work.end == 0).count();
     let missing = logged.difference(&traced).count();
     let added = traced.difference(&logged).filter(|work| work.end != 0);

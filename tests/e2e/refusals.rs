@@ -109,7 +109,7 @@ fn start(program: &Path, words: &[&str]) -> Result<Target> {
 /// Runs `body` while a process is traced.
 fn traced(pid: i32, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let ptrace = |request: libc::c_uint, data: libc::c_long| -> Result<()> {
-        // SAFETY: these requests take numbers only, so no memory of ours is read or written.
+        // SAFETY: these requests take numbers only, so no midair memory is read or written.
         match unsafe { libc::ptrace(request, pid, 0_usize, data) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error().into()),

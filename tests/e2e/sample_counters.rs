@@ -169,7 +169,7 @@ fn a_whole_device() -> Result<()> {
     Ok(())
 }
 
-/// Returns how many packets of ours the log has.
+/// Returns how many midair packets the log has.
 fn commands(log: &ModelLog) -> usize {
     let is_ours = |record: &&midair_tests::modellog::Record| matches!(record.event, Event::Pm4(_));
     log.records.iter().filter(is_ours).count()

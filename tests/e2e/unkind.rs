@@ -239,7 +239,7 @@ fn reads(log: &ModelLog) -> u64 {
     counts.max().unwrap_or(0)
 }
 
-/// The program rings doorbells by storing to their hardware address, so no function of ours is
+/// The program rings doorbells by storing to their hardware address, so no midair function is
 /// called. All dispatches are counted all the same.
 #[test]
 fn doorbells_rung_past_the_runtime() -> Result<()> {

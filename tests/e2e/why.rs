@@ -86,7 +86,7 @@ fn a_kernel_that_never_ends_is_named_with_who_waits_for_it() -> Result<()> {
     };
     let mut target = hangs(&lab)?;
     let pid = target.pid().to_string();
-    // The kernel is launched before anybody looks, while nothing of ours is in the process.
+    // The kernel is launched before anybody looks, while nothing of midair's is in the process.
     target.send("kernel")?;
     target.expect("kernel")?;
     let waits = |it: &Value| {

@@ -247,7 +247,7 @@ fn a_pipe_in_the_topology_holds_up_nobody() -> Result<()> {
     Ok(())
 }
 
-/// Address space that nothing of ours needs. If a file without an end were read to its end, the
+/// Address space that nothing of midair's needs. If a file without an end were read to its end, the
 /// program would stop here, and not where the machine's memory ends.
 const SPACE: &str = "--as=4294967296";
 
@@ -514,7 +514,7 @@ fn a_page_that_is_swapped_keeps_no_program_from_its_end() -> Result<()> {
         let pid = attach.pid();
         let exit = attach.wait_by_itself(NOT_HELD_UP)?;
         match exit.status.code() {
-            // The page was seen, or there was nothing of ours on the other one.
+            // The page was seen, or there was nothing of midair's on the other one.
             Some(15) => {}
             Some(37) => {
                 assert!(!Path::new(&format!("/proc/{pid}")).exists(), "it is gone");

@@ -68,7 +68,7 @@ fn quit(mut target: LabTarget) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether code of ours runs in the process.
+/// Returns whether midair's code runs in the process.
 fn is_entered(pid: i32) -> Result<bool> {
     let now = Snapshot::take(pid)?;
     let worker = now.named("midair-worker").next().is_some();

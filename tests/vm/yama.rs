@@ -102,7 +102,7 @@ fn swapped_page(kit: &Kit) -> Result<()> {
         let pid = attach.pid();
         let exit = attach.wait_by_itself(PATIENCE)?;
         match exit.status.code() {
-            // The page was seen, or there was nothing of ours on the other one.
+            // The page was seen, or there was nothing of midair's on the other one.
             Some(BUSY) => {}
             Some(NO_ANSWER) => {
                 if Path::new(&format!("/proc/{pid}")).exists() {

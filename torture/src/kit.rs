@@ -157,7 +157,7 @@ impl Kit {
     }
 }
 
-/// Lets everybody into a directory of ours.
+/// Lets everybody into a midair directory.
 ///
 /// # Errors
 /// Fails when the directory is not ours.

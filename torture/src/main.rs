@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs what was asked for, and returns whether nothing of ours went wrong.
+/// Runs what was asked for, and returns whether nothing of midair's went wrong.
 fn torture(arguments: &Arguments) -> Result<bool> {
     let kit = Kit::new(arguments.amount.clone())?;
     let mut report = Report::new(arguments);

@@ -108,7 +108,7 @@ impl Report {
         self.lines.push(line);
     }
 
-    /// Returns whether nothing of ours went wrong.
+    /// Returns whether nothing of midair's went wrong.
     pub fn is_good(&self) -> bool {
         self.lines.iter().all(|line| line.good)
     }

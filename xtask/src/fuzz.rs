@@ -211,7 +211,7 @@ fn commit() -> Outcome<String> {
     })
 }
 
-/// Returns a directory of ours. What is built is always below the target directory.
+/// Returns a midair directory. What is built is always below the target directory.
 fn place(name: &str) -> PathBuf {
     let kept = std::env::var_os("MIDAIR_FUZZ").filter(|path| !path.is_empty());
     match kept {

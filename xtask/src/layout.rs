@@ -198,7 +198,7 @@ pub const ITEMS: &[Item] = &[
     ),
     // A program that loads AMD's packet library for the attacher, in a process of its own.
     program("midair-aqlprofile", "lib/rocprofiler-sdk/midair-aqlprofile"),
-    // A program that does the same with NVIDIA's library: GPUs are sampled from a process of ours.
+    // A program that does the same with NVIDIA's library: GPUs are sampled from a midair process.
     program("midair-nvmetrics", "lib/rocprofiler-sdk/midair-nvmetrics"),
     Item {
         source: Source::Tree("include"),

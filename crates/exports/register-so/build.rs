@@ -1,4 +1,4 @@
-//! Link arguments, the same for every C library of ours.
+//! Link arguments, the same for each of midair's C libraries.
 
 fn main() {
     midair_capi_build::cdylib("librocprofiler-register.so.0");

@@ -14,7 +14,7 @@
 //! * [`log`] is the format of the log and its reader. **The log is the ground truth of the
 //!   project's tests**: the consumer of the packets writes it, in the order of consumption, with one
 //!   `write` per record before the packet's completion can be seen. So neither a killed process nor
-//!   a defect of ours in the profiler changes it.
+//!   a midair defect in the profiler changes it.
 //!
 //! Settings come from the environment, see [`settings::Settings`].
 

@@ -157,7 +157,7 @@ impl Block {
     }
     /// Unmaps the memory.
     pub fn unmap(self) {
-        // SAFETY: it is a mapping of ours that its owner no longer uses.
+        // SAFETY: it is a midair mapping that its owner no longer uses.
         unsafe {
             libc::munmap(
                 std::ptr::with_exposed_provenance_mut(self.at as usize),

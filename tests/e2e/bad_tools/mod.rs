@@ -98,7 +98,7 @@ fn at_each_stage(deed: &str, told: &str) -> Result<()> {
             "{deed} {stage}: {exit}"
         );
     }
-    // The last tool behaves well: no message appears, and no file of ours is written.
+    // The last tool behaves well: no message appears, and no midair file is written.
     let (exit, _) = session(&kit, &mut target, "BEHAVE", "99")?;
     let exit = exit.success()?;
     let said: Vec<&String> = exit

@@ -344,7 +344,7 @@ fn one_end(kit: &Kit, way: &str, within: bool) -> Result<()> {
     Ok(())
 }
 
-/// A child that is forked between bursts has nothing of ours at work, and bursts go on in its parent.
+/// A child that is forked between bursts has nothing of midair's at work, and bursts go on in its parent.
 #[test]
 fn a_child_is_forked_between_bursts() -> Result<()> {
     let kit = Kit::new()?;

@@ -28,7 +28,7 @@ fn set(pid: i32, resource: libc::__rlimit_resource_t, value: u64) -> Result<()> 
         rlim_max: libc::RLIM_INFINITY,
     };
     let mut old = limit;
-    // SAFETY: both pointers are to structs of ours, which live until the call has returned.
+    // SAFETY: both pointers are to midair's structs, which live until the call has returned.
     let done = unsafe {
         libc::prlimit(pid, resource, std::ptr::null(), &mut old);
         let new = libc::rlimit {
@@ -115,7 +115,7 @@ fn memory_that_may_be_mapped() -> Result<()> {
         set(program.pid, resource, libc::RLIM_INFINITY)?;
         program.quit()?;
     }
-    // Other limits do not apply to anything of ours: we provide the stacks of our threads, and
+    // Other limits do not apply to anything of midair's: we provide the stacks of our threads, and
     // memory files belong to the attacher.
     let small = [(libc::RLIMIT_STACK, 64 << 10), (libc::RLIMIT_FSIZE, MIB)];
     for (resource, limit) in small {

@@ -7,7 +7,7 @@ use midair_tests::stand_in::Kit;
 use midair_tests::{Result, is_root_for};
 use std::path::Path;
 
-/// Makes a root with the program and the libraries that it needs. It has nothing of ours, no tools
+/// Makes a root with the program and the libraries that it needs. It has nothing of midair's, no tools
 /// and no shell.
 fn make_root(kit: &Kit, at: &Path) -> Result<()> {
     for folder in ["lib64", "lib/x86_64-linux-gnu", "app", "proc", "tmp", "old"] {

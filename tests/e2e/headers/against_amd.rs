@@ -225,7 +225,7 @@ fn layouts_and_values_are_those_of_amds_headers() -> Result<()> {
     Ok(())
 }
 
-/// Compiles every header of ours next to the headers of HIP and HSA, of the lab's release, in both
+/// Compiles each of midair's headers next to the headers of HIP and HSA, of the lab's release, in both
 /// languages.
 #[test]
 fn headers_compile_beside_the_runtimes_own() -> Result<()> {

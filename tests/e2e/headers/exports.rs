@@ -147,7 +147,7 @@ fn libraries_export_what_their_headers_declare() -> Result<()> {
             .dynamic_symbols()
             .filter(|symbol| symbol.is_definition() && symbol.is_global())
             .map(|symbol| Ok(symbol.name()?.to_owned()))
-            // These functions are used between parts of ours only, and their prefix says so.
+            // These functions are used between midair's parts only, and their prefix says so.
             .filter(|name| {
                 let is_ours = name.as_ref().is_ok_and(|name| name.starts_with("midair_"));
                 !is_ours || library.starts_with("libmidair.")

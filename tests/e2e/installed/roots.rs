@@ -1,4 +1,4 @@
-//! What users install, in root directories of Debian that have nothing of ours: attaching from there,
+//! What users install, in root directories of Debian that have nothing of midair's: attaching from there,
 //! and into there.
 
 use super::{alone, attaches, has, made};
@@ -9,7 +9,7 @@ use midair_tests::{Result, is_root_for, leave_out};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns Debian roots without anything of ours: the newest Debian, which is the lab's, and Debian
+/// Returns Debian roots without anything of midair's: the newest Debian, which is the lab's, and Debian
 /// 12.
 pub fn bare() -> Result<Vec<PathBuf>> {
     let mut roots = Vec::new();
@@ -159,7 +159,7 @@ fn each_installs_in_a_bare_debian_and_attaches_to_a_process_outside() -> Result<
     Ok(())
 }
 
-/// The target's root is another Debian, with the program and its runtime and nothing of ours. It has
+/// The target's root is another Debian, with the program and its runtime and nothing of midair's. It has
 /// pid and mount namespaces of its own.
 #[test]
 fn each_attaches_into_a_root_that_has_nothing_of_ours() -> Result<()> {

@@ -141,7 +141,7 @@ pub fn environment(bytes: &[u8]) {
     }
 }
 
-/// Reads a boot block of ours in a target.
+/// Reads a midair boot block in a target.
 pub fn boot_block(bytes: &[u8]) {
     let mut block = vec![0_u8; size_of::<midair_record::boot::BootBlock>()];
     let len = block.len().min(bytes.len());

@@ -3,7 +3,7 @@
 //!
 //! The library is AMD's binary from the lab. The target runs with the lab as its root, because that
 //! library needs a newer C library than many machines have. AMD's attacher, attach helper and SDK
-//! cannot be had. Small programs of ours stand in for them, which do no more than the protocol asks
+//! cannot be had. Small programs of midair's stand in for them, which do no more than the protocol asks
 //! for (`torture/c/amd_helper.c`, `tests/c/mixing_sdk.c`, `torture/c/amd_tool.c`). The tool
 //! increments the target's mark each time that it is attached.
 
@@ -107,7 +107,7 @@ fn parts(kit: &Kit) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Returns a target with a program of ours in the lab's root, where a runtime registers with AMD's
+/// Returns a target with a midair program in the lab's root, where a runtime registers with AMD's
 /// register library. It has AMD's listener, or none, as most programs are started.
 ///
 /// # Errors

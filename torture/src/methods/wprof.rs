@@ -1,4 +1,4 @@
-//! wprof's way into a process, by a stand-in of ours (`torture/c/borrow.c`), because wprof itself
+//! wprof's way into a process, by midair's stand-in (`torture/c/borrow.c`), because wprof itself
 //! cannot be had as a program here.
 
 use super::{Method, fresh_probe, is_mapped};

@@ -80,7 +80,7 @@ pub fn cells() -> Vec<Cell> {
     ]
 }
 
-/// Returns a program of ours that registers a runtime and so gets a listener. It starts its work
+/// Returns a midair program that registers a runtime and so gets a listener. It starts its work
 /// when the listener listens, also where a tracer slows its start.
 fn listening(leader: &str, words: &[&str]) -> Result<Spec, String> {
     let ours = stage().map_err(|error| error.to_string())?.join("lib");

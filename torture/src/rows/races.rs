@@ -123,7 +123,7 @@ fn continued(kit: &Kit) -> Result<Tally> {
         let done = std::sync::atomic::AtomicBool::new(false);
         let cycle = std::thread::scope(|scope| {
             scope.spawn(|| {
-                // SAFETY: kill takes numbers only. The process is a child of ours that is not
+                // SAFETY: kill takes numbers only. The process is a midair child that is not
                 // reaped meanwhile.
                 let send = |signal| unsafe { libc::kill(pid, signal) };
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {

@@ -8,7 +8,7 @@ use midair_tests::kernel::linux_from;
 /// A command that becomes another user, who need not have a name.
 const USER: [&str; 4] = ["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups"];
 /// The refusals that are right for a target under a filter: we have seen the filter, or it has
-/// answered a call of ours.
+/// answered a midair call.
 const FILTERED: &[&str] = &[
     "Seccomp",
     "SystemCall",
@@ -19,7 +19,7 @@ const FILTERED: &[&str] = &[
 ];
 
 fn send(pid: i32, signal: i32) -> Result<()> {
-    // SAFETY: kill takes numbers only. The process is a child of ours that is not reaped yet.
+    // SAFETY: kill takes numbers only. The process is a midair child that is not reaped yet.
     match unsafe { libc::kill(pid, signal) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error().into()),

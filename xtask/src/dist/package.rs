@@ -23,7 +23,7 @@ pub struct Package {
     pub summary: &'static str,
     /// What it has, in sentences.
     pub description: &'static str,
-    /// Packages of ours that it needs, in the same version.
+    /// midair's packages that it needs, in the same version.
     pub needs: &'static [&'static str],
     /// Whether it has a file of the staged tree.
     pub has: fn(&str) -> bool,

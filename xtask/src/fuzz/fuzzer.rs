@@ -19,7 +19,7 @@ const INTERRUPTED: i32 = 72;
 /// The kernel's unit of time in `/proc/PID/stat`, which is the same on each x86-64 (`USER_HZ`).
 const TICKS: u64 = 100;
 
-/// Returns files of ours or of this machine that an input may look like. Without any, inputs start
+/// Returns files of midair's or of this machine that an input may look like. Without any, inputs start
 /// as arbitrary bytes.
 fn seeds(name: &str) -> &'static [&'static str] {
     match name {

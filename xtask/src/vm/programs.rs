@@ -68,7 +68,7 @@ pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
     packed(programs, ours, built, stage, "amd64", "strip")
 }
 
-/// Puts into an image what a guest needs: test programs, these programs of ours, the libraries that
+/// Puts into an image what a guest needs: test programs, these programs of midair's, the libraries that
 /// were built with them, and the product.
 pub fn packed(
     programs: Vec<Program>,
@@ -116,7 +116,7 @@ fn build() -> Outcome<Vec<Program>> {
     programs(&output(&mut tests)?)
 }
 
-/// Returns whether a file is a library of ours. Those of procedural macros have a hash behind a
+/// Returns whether a file is a midair library. Those of procedural macros have a hash behind a
 /// dash.
 fn is_library(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();

@@ -38,7 +38,7 @@ pub struct Results {
     /// The cells of the torture matrix: how many were right, not right and left out, and which were
     /// not right.
     pub torture: Option<Torture>,
-    /// Lines of the kernel's log that must not be caused by anything of ours.
+    /// Lines of the kernel's log that must not be caused by anything of midair's.
     pub complaints: Vec<String>,
 }
 

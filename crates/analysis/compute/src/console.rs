@@ -52,7 +52,7 @@ impl Console {
         self.line("", text);
     }
 
-    /// Sends a control sequence of ours to the terminal.
+    /// Sends a midair control sequence to the terminal.
     pub(crate) fn control(sequence: &'static str) {
         output::write(sequence.as_bytes());
     }

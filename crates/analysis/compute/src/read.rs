@@ -51,7 +51,7 @@ pub struct Profiling {
 /// The suffix of a measured peak's name in expressions.
 pub(crate) const PEAK: &str = "_empirical_peak";
 
-/// The key of `profiling_config.yaml` that marks a directory of ours.
+/// The key of `profiling_config.yaml` that marks a midair directory.
 pub(crate) const OWN: &str = "midair_version";
 
 /// The column of `--live-counters` that says how many dispatches a line stands for.
@@ -197,7 +197,7 @@ impl Workload {
         })
     }
 
-    /// Returns a directory of ours whose collection is still running, without any dispatch.
+    /// Returns a midair directory whose collection is still running, without any dispatch.
     ///
     /// # Errors
     /// When there are no tables for the GPU.

@@ -244,7 +244,7 @@ pub fn parse(command: Command, words: &[OsString]) -> Result<Parsed, Failure> {
     }
 }
 
-/// Words that other tools have for a value of ours.
+/// Words that other tools have for a midair value.
 const SAME_ELSEWHERE: [(&str, &str); 8] = [
     ("perfetto", "pftrace"),
     ("proto", "pftrace"),

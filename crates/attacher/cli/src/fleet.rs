@@ -1,7 +1,7 @@
 //! The command `midair fleet HOSTS -- attach ...` runs the same command on many hosts by ssh, and
 //! prints one summary.
 //!
-//! Nothing of ours has to run there beforehand, and nothing stays. Each host gets one ssh, whose
+//! Nothing of midair's has to run there beforehand, and nothing stays. Each host gets one ssh, whose
 //! end ends the command. An attach without a duration ends at the end of its standard input, which
 //! is our end of that ssh.
 

@@ -1,5 +1,5 @@
 //! Starts a program under the profiler: this process becomes the program, with our libraries
-//! preloaded. No process of ours stays between the program and its caller, so exit code, signals
+//! preloaded. No midair process stays between the program and its caller, so exit code, signals
 //! and terminal are the program's own.
 
 use std::ffi::{OsStr, OsString};

@@ -78,7 +78,7 @@ pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let metrics = asked(text("set").unwrap_or_default())?;
     let list = matches.get_flag("list");
-    // Kept until the helper is started, since its path may be a descriptor of ours.
+    // Kept until the helper is started, since its path may be a midair descriptor.
     let install = Install::find()?;
     let request = Request {
         program: install.helper(HELPER)?,

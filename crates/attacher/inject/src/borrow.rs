@@ -19,7 +19,7 @@ use crate::parked::{Candidate, Judge, Verdict};
 use crate::process_image::Differs;
 use crate::safe_point::{self, Budget};
 
-/// Unmaps memory of ours through the held thread.
+/// Unmaps midair's memory through the held thread.
 pub(crate) fn unmap(hold: &mut Hold, mappings: &Mappings) -> Result<(), EnterError> {
     let args = [
         mappings.code.get(),

@@ -320,7 +320,7 @@ pub enum EnterError {
         /// During what.
         during: &'static str,
     },
-    /// The target became another program (`exec`) meanwhile. Everything of ours in it went with the
+    /// The target became another program (`exec`) meanwhile. Everything of midair's in it went with the
     /// old program.
     Replaced {
         /// During what.

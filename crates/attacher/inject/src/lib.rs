@@ -6,7 +6,7 @@
 //! over a socket ([`Entered::channel`]). If a worker thread is parked in the process since an
 //! earlier session, it is woken instead, and no thread of the program is stopped.
 //!
-//! Where the process has a listener of ours, [`approach()`] and [`enter_by`] stop and trace
+//! Where the process has a midair listener, [`approach()`] and [`enter_by`] stop and trace
 //! nothing: they ask the listener over a socket, and it makes or wakes the worker thread itself.
 //! The right to trace is needed there as well, and shown to the listener.
 //!

@@ -197,7 +197,7 @@ impl Draft {
 }
 
 /// Returns a descriptor number for the library that no earlier load had. glibc tells libraries
-/// apart by the path from which they were loaded. Each library of ours has its number in the name
+/// apart by the path from which they were loaded. Each midair library has its number in the name
 /// of its memory file, which `maps` shows as long as it is loaded. The number is chosen at random
 /// among the highest that are free: if two attachers chose the same one at the same time, the
 /// second would be given the library of the first.
@@ -223,7 +223,7 @@ pub(crate) fn library_fd(look: &Inspection) -> i32 {
 /// How many free numbers the choice is made among.
 const CHOICES: usize = 64;
 
-/// Returns the number in the path of a mapping, if it is a library of ours.
+/// Returns the number in the path of a mapping, if it is a midair library.
 fn number_in(path: &[u8]) -> Option<i32> {
     let name = MEMFD.as_bytes();
     if !path.windows(name.len()).any(|window| window == name) {

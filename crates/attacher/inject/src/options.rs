@@ -74,7 +74,7 @@ impl Default for Options {
 /// The library that the worker thread loads.
 #[derive(Debug, Clone)]
 pub enum Library {
-    /// A file of ours. Its bytes are sent; its path means nothing to the target.
+    /// A midair file. Its bytes are sent; its path means nothing to the target.
     File(PathBuf),
     /// The same, from a file that is open already. Exactly this file is sent, whatever its path
     /// leads to by now.

@@ -1,4 +1,4 @@
-//! Orphaned mappings: memory of ours in a target that no thread uses. They are left behind when an
+//! Orphaned mappings: midair's memory in a target that no thread uses. They are left behind when an
 //! attacher dies between mapping the memory and the end of the worker thread there. The next
 //! attacher that borrows a thread unmaps them.
 //!
@@ -40,7 +40,7 @@ pub(crate) fn hint() -> u64 {
     FIRST + chance % PLACES * STRIDE
 }
 
-/// Returns the mappings of ours that are unused.
+/// Returns midair's mappings that are unused.
 pub(crate) fn find(look: &Inspection) -> Vec<Mappings> {
     let mut ours = look
         .modules

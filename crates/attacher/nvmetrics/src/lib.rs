@@ -3,7 +3,7 @@
 //! CUPTI samples a GPU while other processes work on it, and needs nothing of theirs. It is loaded
 //! into a helper, so that a crash or a hang there ends the helper only (CUDA-030).
 //!
-//! * [`sets`]: what is sampled, by names of ours, and by which of CUPTI's metrics.
+//! * [`sets`]: what is sampled, by midair's names, and by which of CUPTI's metrics.
 //! * [`Sampler`] starts the helper, tries one CUPTI after another, and gives its [`Event`]s.
 //! * [`Series`] sums samples up.
 //! * [`sampling`] is the helper's side.

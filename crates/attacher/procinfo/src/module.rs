@@ -251,7 +251,7 @@ impl Modules {
         }
         // A process in another mount namespace has the file beneath its own root. However, the
         // kernel prints paths as seen from the reader's root. So if the process has only changed
-        // its root (chroot), the path is one of ours.
+        // its root (chroot), the path is one of midair's.
         let mut trouble = io::Error::from(io::ErrorKind::NotFound);
         let roots = [
             Place::root_under(self.tid, &self.rules),

@@ -1,7 +1,7 @@
 //! The capabilities that the program's file adds to its user's rights, made effective for single
 //! system calls.
 //!
-//! In a program of ours none of them is effective otherwise (`midair_secure::begin`): whatever else
+//! In a midair program none of them is effective otherwise (`midair_secure::begin`): whatever else
 //! the program does, it does with its user's rights. So only two places use them: this crate, where
 //! it traces a thread, accesses its memory or copies its descriptors, and
 //! `midair_procinfo::files`, where it reads the kernel's own files of a process. `clippy.toml` keeps

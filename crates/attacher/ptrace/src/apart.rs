@@ -241,7 +241,7 @@ fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
 }
 
 /// Closes all descriptors of this process, if a process still runs apart: that one shares them, and
-/// whoever reads a pipe of ours would wait for its end. Call it when this process is about to end and has
+/// whoever reads a midair pipe would wait for its end. Call it when this process is about to end and has
 /// written everything.
 pub fn let_go() {
     if RUNNING.load(Relaxed) != 0 {

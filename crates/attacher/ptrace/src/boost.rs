@@ -2,7 +2,7 @@
 //!
 //! Where all processors are busy, a thread that we stopped and resumed waits for a time slice at every
 //! step. Changing its scheduling policy would not be undone if we died. Priority inheritance is: a
-//! real-time thread of ours waits for a futex word of ours that names the held thread as its owner
+//! real-time midair thread waits for a midair futex word that names the held thread as its owner
 //! (`FUTEX_LOCK_PI2`, which takes the owner's id from the word). The kernel then runs the owner with our
 //! priority for as long as we wait, and no longer.
 //!
@@ -15,7 +15,7 @@
 //! runs, the kernel makes a waiter spin for as long as the owner runs, and ignores its timeout. So the
 //! lender must not be late: it is made before the thread is stopped ([`Lender::begin`]), waits for the
 //! request with its real-time priority, and needs no memory of the heap for it. A lender that was made
-//! at the stop found the allocator or the lock of the mappings held by a thread of ours that had lost
+//! at the stop found the allocator or the lock of the mappings held by a midair thread that had lost
 //! its processor, came when the held thread was waiting for a processor, and lent nothing: such stops
 //! took 7 to 190 ms at a load of 12 and more.
 //!
@@ -293,7 +293,7 @@ mod tests {
         let ordinary_root =
             unsafe { libc::geteuid() == 0 && libc::sched_getscheduler(0) == libc::SCHED_OTHER };
         let free = AtomicU32::new(0);
-        // SAFETY: takes a word of ours that nobody owns; where the kernel has no such call, nothing.
+        // SAFETY: takes a midair word that nobody owns; where the kernel has no such call, nothing.
         let taken = unsafe {
             let forever = std::ptr::null::<libc::timespec>();
             libc::syscall(

@@ -152,7 +152,7 @@ pub fn receive_now(connection: BorrowedFd<'_>, to: &mut [u8], leave: bool) -> io
             return Ok(got.unsigned_abs());
         };
         let error = io::Error::last_os_error();
-        // A connection that the other end closed with bytes of ours unread reports ECONNRESET once.
+        // A connection that the other end closed with midair's bytes unread reports ECONNRESET once.
         // The last message of the other end can still be read after that.
         if error.raw_os_error() != Some(libc::ECONNRESET) || !once_more {
             return Err(error);

@@ -324,7 +324,7 @@ pub fn ptrace_refused() -> Option<io::Error> {
         return None;
     }
     let Some(status) = ended_by(child, Instant::now() + REFUSAL_LIMIT).ok()? else {
-        // SAFETY: a child of ours that was not waited for, so the number is still its.
+        // SAFETY: a midair child that was not waited for, so the number is still its.
         unsafe { libc::kill(child, libc::SIGKILL) };
         let _ = ended_by(child, Instant::now() + REFUSAL_LIMIT);
         return Some(io::Error::other("whoever calls it is held"));
@@ -346,7 +346,7 @@ const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
 fn ended_by(child: i32, end: Instant) -> io::Result<Option<i32>> {
     let mut status = 0;
     loop {
-        // SAFETY: a child of ours, and a live integer.
+        // SAFETY: a midair child, and a live integer.
         let answer = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
         let error = io::Error::last_os_error();
         match answer {

@@ -196,7 +196,7 @@ pub(crate) fn raise_priority(tid: Tid) -> bool {
 struct ThreadPlacement(File);
 
 impl ThreadPlacement {
-    /// Opens the file without memory of the heap, whose lock may be held by a thread of ours that has
+    /// Opens the file without memory of the heap, whose lock may be held by a midair thread that has
     /// no processor.
     #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     fn of(tid: Tid) -> Option<ThreadPlacement> {

@@ -137,7 +137,7 @@ pub struct Finished {
     /// Samples of the whole GPU that were taken meanwhile.
     pub gpu: Option<GpuSamples>,
     /// Only the caller's own tools were attached. Their records belong to them, and is in no
-    /// file of ours.
+    /// midair file.
     pub only_others: bool,
     /// What the process was seen to do while no kernel was recorded, if that explains it.
     pub why_empty: Option<String>,

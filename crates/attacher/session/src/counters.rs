@@ -1,7 +1,7 @@
 //! Hardware counters: which groups are counted on which GPU of the process, and the packets for
 //! them. All packets are made before the process is touched.
 //!
-//! AMD's library makes the packets, in a helper process of ours. So no C++ enters the target, and a
+//! AMD's library makes the packets, in a midair helper process. So no C++ enters the target, and a
 //! crash of the library is a refusal like any other (AMD-101).
 
 use crate::install::Install;

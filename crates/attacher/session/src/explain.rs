@@ -280,7 +280,7 @@ pub(crate) fn not_gpu(pid: Pid) -> Failure {
     .hint("is it the right process? A launcher often runs the work in a child: midair attach --tree PID attaches to all of them, and midair ps lists the processes that use a GPU")
 }
 
-/// Whether a worker thread of ours has the process, and not a copy of our SDK that the process has
+/// Whether a midair worker thread has the process, and not a copy of our SDK that the process has
 /// loaded by itself.
 pub(crate) fn is_claimed(approach: &Approach, error: &EnterError) -> bool {
     let EnterError::Boot { errno, .. } = error else {
@@ -321,7 +321,7 @@ pub(crate) fn kept(pid: Pid, tid: Option<Tid>) -> Failure {
     .hint("attach after that session has ended, or start the process without the profiler")
 }
 
-/// Returns the failure for a process that another library of ours uses.
+/// Returns the failure for a process that another midair library uses.
 fn held(pid: Pid, by: &str) -> Failure {
     Failure::new(
         Kind::Busy,

@@ -283,7 +283,7 @@ impl NoEntry {
         Ok(Collected {
             finished: Finished {
                 cost: Cost {
-                    // Nothing of ours runs there.
+                    // Nothing of midair's runs there.
                     in_process: Some(Duration::ZERO),
                     ..self.meter.cost(&self.target, Duration::ZERO)
                 },

@@ -572,7 +572,7 @@ impl Session {
             self.notes.extend(notes);
             samples
         });
-        // No thread of ours may still be at work when the results are written.
+        // No midair thread may still be at work when the results are written.
         self.notes
             .extend(self.counted.take().and_then(Counted::end));
         Ok(Collected {
@@ -681,7 +681,7 @@ mod tests {
             (status::OTHER, Kind::Setup),
             (status::NO_CUPTI, Kind::NoCupti),
             (status::OTHER_PROFILER, Kind::OtherProfiler),
-            // This is a number that no library of ours writes.
+            // This is a number that no midair library writes.
             (u32::MAX, Kind::Setup),
         ] {
             let failure = failed_setup(Pid::own(), status, "the reason");

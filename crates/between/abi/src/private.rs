@@ -13,7 +13,7 @@ pub const TOOL_BIND: &str = "midair_tool_bind";
 pub type ToolBind = unsafe extern "C" fn(*const SdkTable) -> c_int;
 
 /// Name of the SDK's function that initialises the tools that a process was started with:
-/// [`Launch`]. A preloaded tool of ours calls it.
+/// [`Launch`]. A preloaded midair tool calls it.
 pub const LAUNCH: &str = "midair_launch";
 /// Does nothing if they are initialised already.
 pub type Launch = unsafe extern "C" fn();
@@ -56,7 +56,7 @@ pub struct SdkTable {
     pub get_setting: unsafe extern "C" fn(*const c_char) -> *const c_char,
     /// Writes a note into the session's records, for something that the user must know.
     pub note: unsafe extern "C" fn(*const c_char),
-    /// Returns the kind of the tool's session: 0 an attacher of ours reads the spool; 1 another
+    /// Returns the kind of the tool's session: 0 a midair attacher reads the spool; 1 another
     /// injector attached; 2 the process was started with the tool; 3 the same, and it is about to
     /// execute another program. In all but the first, the tool makes the spool and reads it, see
     /// `give_spool`.

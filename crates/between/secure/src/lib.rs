@@ -4,7 +4,7 @@
 //!
 //! A set-uid program, or one with file capabilities, keeps the environment of the user who started
 //! it. A variable that names a file or a library, or that causes one to be loaded, would let that
-//! user run code with the program's rights. So every library of ours reads such variables through
+//! user run code with the program's rights. So every midair library reads such variables through
 //! [`variable`], or calls [`has_more_rights`] first. The C library treats `LD_PRELOAD` in the same
 //! way.
 //!

@@ -1,4 +1,4 @@
-//! What a program of ours does with the rights that its file adds to its user's, at its very start.
+//! What a midair program does with the rights that its file adds to its user's, at its very start.
 //!
 //! File capabilities are for one thing: reading and tracing other processes. A command that does
 //! not do that drops them for good, before it reads anything, so no code behind can use them, and

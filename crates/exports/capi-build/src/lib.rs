@@ -47,7 +47,7 @@ pub fn status<S: Into<c_int>>(body: impl FnOnce() -> Result<(), S>) -> c_int {
 }
 
 /// Makes a thread with every signal blocked: signals of the application must not be handled on a
-/// thread of ours. A panic of `body` ends the thread and nothing else.
+/// midair thread. A panic of `body` ends the thread and nothing else.
 ///
 /// # Errors
 /// The error of the system.

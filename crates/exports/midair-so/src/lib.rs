@@ -107,7 +107,7 @@ unsafe fn given<'a>(text: *const c_char) -> Result<&'a str, Failed> {
 /// Returns what C points to.
 ///
 /// # Safety
-/// `object` is null or one of ours that is not freed, and outlives the result.
+/// `object` is null or one of midair's that is not freed, and outlives the result.
 unsafe fn object<'a, T>(object: *const T) -> Result<&'a T, Failed> {
     // SAFETY: the caller's promise.
     unsafe { object.as_ref() }.ok_or(NULL_OBJECT)

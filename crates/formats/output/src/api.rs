@@ -99,7 +99,7 @@ pub struct Names {
     pub newer: Vec<Kind>,
     /// `rocprofiler_callback_tracing_kind_t` by number.
     pub callback: Vec<Kind>,
-    /// Kinds of ours, which only CUDA processes have, by number from that of [`kind::CUDA_RUNTIME_API`] on.
+    /// midair's kinds, which only CUDA processes have, by number from that of [`kind::CUDA_RUNTIME_API`] on.
     pub cuda: Vec<Kind>,
     /// Parameters by record kind and operation.
     pub parameters: HashMap<(u8, u32), Vec<Parameter>>,

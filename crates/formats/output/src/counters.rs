@@ -1,6 +1,6 @@
 //! Hardware counters: turns windows around dispatches into values of kernels.
 //!
-//! A window is what the device counted between two packets of ours around one dispatch. Nothing
+//! A window is what the device counted between two midair packets around one dispatch. Nothing
 //! keeps other dispatches from running meanwhile. So all dispatches are compared with all windows
 //! first ([`windows`]), and only windows whose dispatch had the device for itself give values. The
 //! other windows are counted by reason. Values are then read in the same walk as all other records.

@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const MOST: usize = 1 << 28;
 /// The size in bytes of the stack on which a child runs until it executes its program.
 const STACK: usize = 1 << 16;
-/// Beginnings of variables of ours and of other profilers, which the helper must not obey.
+/// Beginnings of the variables of midair and of other profilers, which the helper must not obey.
 const NOT_ITS: [&[u8]; 6] = [
     b"LD_PRELOAD=",
     b"LD_AUDIT=",

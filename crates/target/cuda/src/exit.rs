@@ -1,4 +1,4 @@
-//! Handles the exit of a process while it is recorded: an exit handler of ours lets the worker
+//! Handles the exit of a process while it is recorded: a midair exit handler lets the worker
 //! thread finish first.
 //!
 //! The handler is registered after those of CUDA and CUPTI, so it runs before them, and CUPTI still

@@ -17,7 +17,7 @@ const HANDLER: &[u8] = b"cuda-EvtHandlr";
 pub const NOT_IN_BURSTS: &str = "kernels are timed as usual, not by GPU hardware (--cuda-hw-trace): with --max-overhead, midair removes \
                                  CUPTI after each burst, which hardware timing forbids";
 
-/// Whether a session of ours has switched it on in this process.
+/// Whether a midair session has switched it on in this process.
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Switches it on if that is `wanted` and possible; otherwise CUPTI times kernels as usual. Returns

@@ -3,7 +3,7 @@
 //! NVTX is a header: each library that uses it has a function table of its own. At its first call
 //! the table is filled with the functions of a tool, or stays empty as long as the process lives.
 //! CUPTI is such a tool, but it is not asked any more after that call. So we find the tables in the
-//! libraries' data ([`tables`], by their pointers into themselves), give CUPTI a table of ours to
+//! libraries' data ([`tables`], by their pointers into themselves), give CUPTI a midair table to
 //! fill ([`functions`]), and store functions that forward to CUPTI in the empty entries of the
 //! libraries' tables, one aligned store each. At the end the previous entries are restored. A table
 //! that another tool has filled is not touched. Neither is the environment, which could name a tool

@@ -10,7 +10,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
-/// A descriptor of ours. Dropping it closes the number if it still refers to our file.
+/// A midair descriptor. Dropping it closes the number if it still refers to our file.
 #[derive(Debug)]
 pub struct VerifiedFd {
     fd: RawFd,

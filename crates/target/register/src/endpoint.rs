@@ -40,7 +40,7 @@ pub(crate) struct Endpoint {
     pub(crate) tokens: Tokens,
 }
 
-/// A socket of ours that a forked child must close, since the child has a copy of its parent's
+/// A midair socket that a forked child must close, since the child has a copy of its parent's
 /// descriptor. The cookie is written first.
 struct Open {
     fd: AtomicI32,

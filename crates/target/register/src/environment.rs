@@ -118,7 +118,7 @@ impl Drop for Published {
             Ordering::Acquire,
         );
         if back.is_err() {
-            // The program called setenv meanwhile. Its array is a copy of ours with its own change,
+            // The program called setenv meanwhile. Its array is a copy of midair's with its own change,
             // which must not be lost.
             say(
                 Level::Warning,

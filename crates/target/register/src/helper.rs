@@ -1,6 +1,6 @@
 //! AMD's attach helper (`librocprofiler-sdk-attach.so`), both generations. From the start of the
 //! process it records queues and code objects for AMD's SDK. It registers its own table,
-//! "rocattach", through a function of ours.
+//! "rocattach", through a midair function.
 //!
 //! It is loaded only where `ROCP_TOOL_ATTACH` asks for it, because its intercept queues slow down
 //! every dispatch, and midair's SDK does not need it. When it is not available, registration and

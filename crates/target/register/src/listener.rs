@@ -184,7 +184,7 @@ pub(crate) unsafe fn spawn(
     }
 }
 
-/// Whether a listener of ours was started in this process, or in one that it was forked from.
+/// Whether a midair listener was started in this process, or in one that it was forked from.
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Whether this process is a forked child. The child's first act is often an `exec`, so work that
 /// can be delayed is delayed a little.

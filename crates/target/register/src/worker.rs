@@ -353,7 +353,7 @@ fn entry_of(library: *mut c_void) -> Option<Entry> {
     unsafe { crate::library::function(libc::dlsym(library, name.as_ptr())) }
 }
 
-/// Returns the entry function of a library of ours that is loaded already. A thread that has ended
+/// Returns the entry function of a midair library that is loaded already. A thread that has ended
 /// may have loaded it, or the process that this one was forked from. A second copy would hook the
 /// same tables on top of the first.
 fn entry_here() -> Option<Entry> {

@@ -2,7 +2,7 @@
 //! callback when enough have accumulated, or when the tool asks.
 //!
 //! Callbacks run on the worker thread, which delivers; on the thread that flushes; or on a callback
-//! thread if the tool assigned one. No lock of ours is held then. The records belong to the buffer
+//! thread if the tool assigned one. No midair lock is held then. The records belong to the buffer
 //! and are valid until the callback returns.
 
 pub(crate) mod batch;

@@ -11,7 +11,7 @@ use midair_abi::records::{
 use midair_record::event::{Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch};
 use midair_sdk_hot::functions::function_of;
 
-/// Makes the record that a service of `tracing_kind` gets for one of ours; `None` when there is
+/// Makes the record that a service of `tracing_kind` gets for one of midair's; `None` when there is
 /// none.
 pub(crate) fn convert(record: &Record<'_>, tracing_kind: i32) -> Option<Converted> {
     match record {

@@ -388,7 +388,7 @@ unsafe extern "C-unwind" fn load_code_object(
         loaded
     };
     // SAFETY: this passes on the application's own call. Where the application does not want the
-    // handle, the call gets an out pointer of ours, since we still need it.
+    // handle, the call gets an out pointer of midair's, since we still need it.
     let answer = unsafe { load(executable, agent, reader, options, slot) };
     if answer == 0 {
         // SAFETY: the runtime has written the handle.

@@ -32,7 +32,7 @@ c_api! {
     /// settings, they are taken from the environment, where the registration library has put the
     /// attacher's.
     ///
-    /// The session runs on a thread of ours, which ends with it. Refused
+    /// The session runs on a midair thread, which ends with it. Refused
     /// ([`Status::CONFIGURATION_LOCKED`]) while another session is on.
     fn rocprofiler_attach() {
         discover::name_listed(table());

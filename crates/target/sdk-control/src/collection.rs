@@ -21,7 +21,7 @@ use midair_sdk_hot::wrappers::TABLES;
 pub(crate) enum Route {
     /// From every thread straight into the attacher's spool.
     Direct,
-    /// First into a spool of ours, since tools in this process want them, too.
+    /// First into a midair spool, since tools in this process want them, too.
     Relay { reader: Reader, onward: ChunkWriter },
 }
 

@@ -1,4 +1,4 @@
-//! Sessions without an attacher of ours: another injector attached, or the process was started
+//! Sessions without a midair attacher: another injector attached, or the process was started
 //! under the profiler.
 //!
 //! The worker thread is created here instead of by the engine, and runs the same session. It

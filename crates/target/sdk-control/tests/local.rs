@@ -26,7 +26,7 @@ fn who_may_attach() {
     local::launch();
     assert!(!local::is_on());
 
-    // Another copy of this library has a session. Both see this as a page at an address of ours
+    // Another copy of this library has a session. Both see this as a page at a midair address
     // ("midair").
     let page = unsafe {
         libc::mmap(

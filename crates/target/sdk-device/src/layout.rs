@@ -66,7 +66,7 @@ impl Signal {
     /// # Safety
     /// It must be a signal of our own that nothing in flight refers to.
     pub unsafe fn rearm(self) {
-        // SAFETY: the caller promises a live signal of ours. The fields are plain words of
+        // SAFETY: the caller promises a live midair signal. The fields are plain words of
         // amd_signal_t, and the release store that publishes the packet with this signal orders
         // these stores before the device's use.
         unsafe {

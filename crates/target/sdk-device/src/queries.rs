@@ -1,4 +1,4 @@
-//! The queries of the HSA runtime, which writes its answers into memory of ours.
+//! The queries of the HSA runtime, which writes its answers into midair's memory.
 //!
 //! HSA's queries get an address and no size. The runtime writes as many bytes as the attribute has
 //! in its version, and a text as long as the text is. An answer that is longer than the memory runs

@@ -35,7 +35,7 @@ impl Mode {
         }
     }
 
-    /// Whether something of ours starts and ends the recording, again and again.
+    /// Whether something of midair's starts and ends the recording, again and again.
     fn is_switched(self) -> bool {
         self.periods || self.bursts
     }

@@ -6,7 +6,7 @@
 //! library is loaded. A process that is entered may have no C++ runtime (a `NEEDED` would then keep
 //! our library from loading), or several, if a tool brings its own. A runtime that is linked into
 //! our library would treat exceptions that another runtime has thrown as its own. So the catching
-//! frame is written in assembly ([`arch`]), with a personality function of ours. A `catch (...)`
+//! frame is written in assembly ([`arch`]), with a midair personality function. A `catch (...)`
 //! consists of nothing else, and it needs only the unwinder, which Rust's standard library needs in
 //! any case. Where C++ functions have to be called, they are those of the runtime that threw, which
 //! the exception itself identifies ([`exception`]).
@@ -77,7 +77,7 @@ impl Drop for Thrown {
 
 impl Thrown {
     /// Continues as if it had not been caught, for a caller that made us call its own function.
-    /// Call it where nothing of ours below on the stack must be undone, in a function of the ABI
+    /// Call it where nothing of midair's below on the stack must be undone, in a function of the ABI
     /// `C-unwind`.
     pub fn pass_on(mut self) -> ! {
         match std::mem::replace(&mut self.how, How::Nothing) {

@@ -1,4 +1,4 @@
-//! Writes the files where no attacher of ours reads the spool: the process was started with the
+//! Writes the files where no midair attacher reads the spool: the process was started with the
 //! tool, or another injector attached.
 //!
 //! The tool is then on both sides of the spool. It makes the spool, and a thread of its own follows

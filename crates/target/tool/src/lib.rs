@@ -3,7 +3,7 @@
 //! * [`domain`]: which setting asks for which domain,
 //! * [`session`]: a context for each domain, created once; each attach starts and stops contexts,
 //! * [`sdk`]: the table of functions that our SDK passes to it,
-//! * [`files`]: following the spool and writing the files, where no attacher of ours does this,
+//! * [`files`]: following the spool and writing the files, where no midair attacher does this,
 //! * `choice`: which kernels are counted,
 //! * `counters`: the plan of counters in a process that was started with counters,
 //! * `openmp`: events of OpenMP, in a process that was started with them,
@@ -12,7 +12,7 @@
 //! * [`preload`]: what it does when only the tool is preloaded,
 //! * [`capi`]: the functions that the SDK looks up in the library.
 //!
-//! Where an attacher of ours reads the spool, the tool writes no files and runs no thread. It does
+//! Where a midair attacher reads the spool, the tool writes no files and runs no thread. It does
 //! not depend on an SDK library. An SDK that does not bind it (such as AMD's) cannot configure it.
 
 pub mod capi;

@@ -1,4 +1,4 @@
-//! Collection periods: a thread of ours starts and ends them.
+//! Collection periods: a midair thread starts and ends them.
 
 use crate::files;
 use crate::sdk::{Sdk, SessionKind};
@@ -71,7 +71,7 @@ pub(crate) fn begin(sdk: Sdk, periods: Vec<Period>) {
     }
 }
 
-/// Ends the periods, with the session. After this nothing of ours runs for them.
+/// Ends the periods, with the session. After this nothing of midair's runs for them.
 pub(crate) fn end() {
     let running = RUNNING
         .lock()

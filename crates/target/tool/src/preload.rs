@@ -22,7 +22,7 @@ pub fn at_load() {
             .and_then(|path| Some(path.parent()?.join(SDK)))
             .and_then(|path| CString::new(path.into_os_string().into_encoded_bytes()).ok());
         let Some(path) = path else { return };
-        // SAFETY: the path is NUL-terminated and names a library of ours. If it cannot be loaded,
+        // SAFETY: the path is NUL-terminated and names a midair library. If it cannot be loaded,
         // the program runs unprofiled.
         unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     }

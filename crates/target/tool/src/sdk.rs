@@ -11,7 +11,7 @@ pub struct SdkError(pub c_int);
 /// What started the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionKind {
-    /// An attacher of ours, which reads the spool.
+    /// A midair attacher, which reads the spool.
     Engine,
     /// Another injector, which attached.
     Attached,

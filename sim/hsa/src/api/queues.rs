@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// Returns the queue at this address, which the application has to keep as long as it uses it.
 fn queue(at: *mut Queue) -> Option<&'static Queue> {
-    // SAFETY: it is null or a live queue of ours, by the contract of each function that calls this.
+    // SAFETY: it is null or a live midair queue, by the contract of each function that calls this.
     // The fields that change are atomic.
     unsafe { at.as_ref() }
 }

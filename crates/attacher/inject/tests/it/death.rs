@@ -24,7 +24,7 @@ fn attempt(pid: Pid, extra: &[&str]) -> bool {
     exit.success().map(|_| true).unwrap()
 }
 
-/// Checks that everything but leaked memory of ours is as before, once the worker thread has given
+/// Checks that everything but leaked memory of midair's is as before, once the worker thread has given
 /// up.
 pub(crate) fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
     let pid = pid_of(target);

@@ -272,7 +272,7 @@ pub(super) fn table_source(modules: &Modules, lines: &mut Lines) {
     lines.pass("table source", found);
 }
 
-/// Libraries of other profilers, and what each means for an attach of ours.
+/// Libraries of other profilers, and what each means for a midair attach.
 const OTHERS: [(&str, &str); 8] = [
     (
         "librocprofiler-sdk-tool.so",

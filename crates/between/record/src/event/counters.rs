@@ -4,7 +4,7 @@ use super::Header;
 #[cfg(doc)]
 use super::{Kernel, Queue};
 
-/// A window of hardware counters: what they counted from the end of one packet of ours to the
+/// A window of hardware counters: what they counted from the end of one midair packet to the
 /// start of another. Between these is one reservation of the application: usually one packet,
 /// or a batch of packets, as HIP reserves them for graphs.
 ///

@@ -47,7 +47,7 @@ pub struct QueueCounts {
     pub untimed: [u64; 8],
     /// Packets that were never seen.
     pub lost: u64,
-    /// Packets of ours ([`CounterWindow`]).
+    /// midair's packets ([`CounterWindow`]).
     pub ours: u64,
     /// Dispatches that were launched while the program had paused the recording; they have no
     /// records.

@@ -202,7 +202,7 @@ impl ChunkWriter {
                 }
             }
         }
-        // SAFETY: `current` is a chunk of ours in a live mapping, `used + size` fits into its body,
+        // SAFETY: `current` is a midair chunk in a live mapping, `used + size` fits into its body,
         // and `current`, `used` and `size` are multiples of 8.
         unsafe {
             let at = self.current.add(1).cast::<u8>().add(self.used as usize);

@@ -1,4 +1,4 @@
-//! A whole job from a C++ program of ours over the C interface: attach, record, detach, write.
+//! A whole job from a C++ program of midair's over the C interface: attach, record, detach, write.
 //! AMD's runtimes run in the lab on our register library. The modelled GPU's log is the ground
 //! truth.
 

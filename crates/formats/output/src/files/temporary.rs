@@ -159,7 +159,7 @@ pub(super) fn remove_abandoned(directory: &Path) {
     }
 }
 
-/// Whether this is a file of ours that nobody is writing.
+/// Whether this is a midair file that nobody is writing.
 fn is_abandoned(path: &Path) -> bool {
     let ours = |meta: &fs::Metadata| meta.is_file() && meta.nlink() == 1 && meta.uid() == our_uid();
     // Only regular files are opened: opening a device may have effects.

@@ -94,7 +94,7 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
         bytes[at + 2] = kind_of(bytes[at + 2]);
         let mut record = bytes[at..at + size].to_vec();
         if record[2] == kind::QUEUE_COUNTS {
-            // At that time the record had neither packets of ours nor pauses.
+            // At that time the record had neither midair's packets nor pauses.
             record.resize(size_of::<QueueCounts>(), 0);
             let size = u16::try_from(record.len()).unwrap();
             record[..2].copy_from_slice(&size.to_le_bytes());

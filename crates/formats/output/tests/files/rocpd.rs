@@ -123,7 +123,7 @@ fn tables_and_views_are_amds_and_a_few_later_ones() {
     );
 }
 
-/// Compares rows of ours with AMD's, without what only one of them has.
+/// Compares midair's rows with AMD's, without what only one of them has.
 fn assert_rows_equal(view: &str, ours: &[Value], amds: &[Value], but: &[&str]) {
     assert_eq!(ours.len(), amds.len(), "{view}");
     for (ours, amds) in ours.iter().zip(amds) {
@@ -155,7 +155,7 @@ fn rows_equal_amds_but_for_what_cannot_be_equal() {
         ],
     );
     let amds = amds();
-    // The number of the node is a hash of ours; addresses of copies are not in AMD's json, so our
+    // The number of the node is a midair hash; addresses of copies are not in AMD's json, so our
     // trace has none; AMD leaves the type of storage out; the json that the trace is made of has no
     // parent process.
     let view = |n: usize, name: &str, but: &[&str]| {

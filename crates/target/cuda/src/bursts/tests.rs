@@ -223,7 +223,7 @@ fn a_session_that_ends_within_a_burst_ends_it() {
     assert_eq!(came.notes, Vec::<String>::new());
 }
 
-/// It used CUPTI for the first time while nobody of ours was there.
+/// It used CUPTI for the first time while no midair code was there.
 #[test]
 fn another_profiler_between_bursts_goes_first() {
     let (mut attacher, _alone) = Attacher::new();

@@ -2,7 +2,7 @@
 //! place of handles.
 //!
 //! They run on threads of the application, in its NVTX calls: no lock, no allocation, no system
-//! call of ours. CUPTI's handles of strings and domains end with CUPTI. Ours stay valid as long as
+//! call of midair's. CUPTI's handles of strings and domains end with CUPTI. Ours stay valid as long as
 //! the process lives, because an application keeps them.
 
 use super::tables::{CORE, CORE2};
@@ -232,7 +232,7 @@ pub struct Attributes {
     pub message: *const c_char,
 }
 
-/// An application's event as CUPTI gets it: with a text in place of a handle of ours.
+/// An application's event as CUPTI gets it: with a text in place of a handle of midair's.
 struct Event {
     original: *const Attributes,
     copy: Option<Attributes>,
@@ -457,7 +457,7 @@ unsafe fn add_name(kind: Kind, text: *const c_char) -> Option<&'static Named> {
     Some(entry)
 }
 
-/// The entry of a handle; `None` for what is no handle of ours.
+/// The entry of a handle; `None` for what is no midair handle.
 fn entry_of(handle: usize, kind: Kind) -> Option<&'static Named> {
     let offset = handle.checked_sub(NAMES.as_ptr().addr())?;
     let entry = NAMES.get(offset / size_of::<Named>())?;

@@ -20,7 +20,7 @@
 //!
 //! A CUPTI that stays is not harmless either. When it was switched off and on again alongside eight
 //! launching threads, CUPTI 13.0 crashed in its own worker in one of 50 cases, even without any
-//! code of ours. The cause is the switching off, not the switching on: it never crashed in 628
+//! midair's code. The cause is the switching off, not the switching on: it never crashed in 628
 //! cases with the threads held outside of CUDA when the kinds were disabled, but in one of 43 cases
 //! with the threads held when the kinds were enabled. A kind that stays enabled (NAME, OVERHEAD)
 //! does not help. After graphs the crash was not seen in 190 cases.

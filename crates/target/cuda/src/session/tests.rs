@@ -287,7 +287,7 @@ fn a_slow_reader_is_waited_for() {
 }
 
 struct Owned(Session);
-// SAFETY: only one thread has it at a time; its pointers are to buffers of ours.
+// SAFETY: only one thread has it at a time; its pointers are to midair's buffers.
 unsafe impl Send for Owned {}
 
 #[test]

@@ -1,4 +1,4 @@
-//! Provides code of ours within reach of a 32-bit jump: in this library or, if that is too far
+//! Provides midair's code within reach of a 32-bit jump: in this library or, if that is too far
 //! away, in a page that is made for it. The page stays, since a thread may be executing it.
 
 use super::{MAX_FUNCTIONS, arch};
@@ -60,7 +60,7 @@ fn make(address: usize) -> Result<usize, String> {
         let filled = near && {
             for index in 0..MAX_FUNCTIONS {
                 let code = arch::stub(index);
-                // SAFETY: this is a new page of ours, and a stub is shorter than its share of it.
+                // SAFETY: this is a new midair page, and a stub is shorter than its share of it.
                 unsafe {
                     let to = page.cast::<u8>().add(index * STUB);
                     std::ptr::copy_nonoverlapping(code.as_ptr(), to, code.len().min(STUB));

@@ -223,7 +223,7 @@ fn library(dir: &std::path::Path, name: &str, function: &str) -> std::path::Path
     file
 }
 
-/// A library of ours that was loaded by a number is found again, though its descriptor is closed.
+/// A midair library that was loaded by a number is found again, though its descriptor is closed.
 /// One that is not ours is not.
 #[test]
 fn a_library_that_is_here_is_not_sent_again() {

@@ -87,7 +87,7 @@ unsafe fn give(found: Name, name: *mut *const c_char, length: *mut u64) -> Resul
     Ok(())
 }
 
-/// Does the same as [`give`], for a text of ours.
+/// Does the same as [`give`], for a midair text.
 ///
 /// # Safety
 /// As for [`give`].
@@ -234,7 +234,7 @@ c_api_calling! {
         if record.category != c::ROCPROFILER_BUFFER_CATEGORY_TRACING as u32 || record.payload.is_null() {
             return Err(Status::INVALID_ARGUMENT.into());
         }
-        // SAFETY: the caller promises its function's type, and the header of a record of ours.
+        // SAFETY: the caller promises its function's type, and the header of a midair record.
         unsafe { arguments::iterate(&record, callback, user_data) }
     }
 

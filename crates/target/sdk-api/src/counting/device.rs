@@ -30,7 +30,7 @@ impl Device {
         let name = if agent.name.is_null() {
             String::new()
         } else {
-            // SAFETY: the name is a text of ours that lives as long as the process.
+            // SAFETY: the name is a midair text that lives as long as the process.
             unsafe { CStr::from_ptr(agent.name) }
                 .to_string_lossy()
                 .into_owned()

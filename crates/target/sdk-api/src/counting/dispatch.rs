@@ -64,7 +64,7 @@ fn services() -> Vec<DispatchService> {
 }
 
 /// Asks the tools of the running contexts what to count in a dispatch. The first tool that chooses
-/// counters gets it. Called on the launching thread, which holds no lock of ours.
+/// counters gets it. Called on the launching thread, which holds no midair lock.
 pub fn choose(dispatch: &Dispatch) -> Option<Chosen> {
     let running = services().into_iter();
     let mut running = running.filter(|service| service.on.load(SeqCst));

@@ -72,7 +72,7 @@ pub fn settings_from_environment() {
 ///
 /// A later call, a call from inside a tool's own functions, and a call in a process that an engine
 /// entered do nothing and return 0. If a tool cannot be loaded or declines, this is noted in the
-/// session's records, and the search continues. Tools of ours are bound to `host`.
+/// session's records, and the search continues. midair's tools are bound to `host`.
 pub fn find_clients(host: &'static SdkTable) -> usize {
     if STATE.entered_by_engine.load(Ordering::Acquire)
         || STATE

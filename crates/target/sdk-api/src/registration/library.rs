@@ -84,7 +84,7 @@ struct LinkMap {
     name: *const std::ffi::c_char,
 }
 
-/// Binds a tool of ours to this SDK; other tools have no such function.
+/// Binds a midair tool to this SDK; other tools have no such function.
 ///
 /// # Errors
 /// [`Status::INCOMPATIBLE_ABI`] when the tool is of another build.
@@ -128,7 +128,7 @@ pub(super) fn entry(library: *mut c_void) -> Option<Entry> {
 ///
 /// # Errors
 /// [`Status::INVALID_ARGUMENT`] when the library is not a tool, [`Status::INCOMPATIBLE_ABI`] when
-/// it is one of ours but of another build, [`Status::NOT_AVAILABLE`] when it declines,
+/// it is one of midair's but of another build, [`Status::NOT_AVAILABLE`] when it declines,
 /// [`Status::ERROR`] when its `initialize` fails or failed.
 ///
 /// # Safety

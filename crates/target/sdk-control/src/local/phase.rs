@@ -5,7 +5,7 @@ use midair_lockfree::word_enum;
 word_enum! {
     /// The kind of session that a tool is in.
     pub enum Kind else Engine {
-        /// An attacher of ours reads the spool.
+        /// A midair attacher reads the spool.
         Engine = 0,
         /// Another injector attached.
         Attached = 1,

@@ -1,4 +1,4 @@
-//! What the worker thread of a session without an attacher of ours does.
+//! What the worker thread of a session without a midair attacher does.
 
 use super::phase::{Command, Kind, Phase};
 use super::{DRAIN, WATCH_TICK, begin_watched, give_up, leave_at_exit, set_state, set_up_here};

@@ -198,7 +198,7 @@ impl Harvester {
         {
             Self::catch_up(queue, &mut inner);
             if inner.held_since == 0 && inner.rung < inner.asked && inner.asked <= inner.next {
-                // There is a packet of ours behind it, for which no other thread has a reason to
+                // There is a midair packet behind it, for which no other thread has a reason to
                 // ring.
                 inner.rung = inner.asked;
                 let value = inner.asked.wrapping_sub(1) as i64;

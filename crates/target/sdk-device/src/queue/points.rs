@@ -17,7 +17,7 @@ pub(in crate::queue) enum Point {
     Written,
     /// Our packets are valid.
     Valid,
-    /// A dispatch was looked at, and is about to get a completion signal of ours.
+    /// A dispatch was looked at, and is about to get a midair completion signal.
     Timing,
 }
 

@@ -22,7 +22,7 @@ pub(crate) const KEY_COUNT: usize = 1 << 12;
 pub const RESERVATIONS: usize = 1 << 14;
 /// The unit in which memory is given back. Where pages are larger, it is not given back but cleared.
 const PAGE: usize = 4096;
-/// The bit of [`Reservation`]'s flags that marks a packet of ours as valid.
+/// The bit of [`Reservation`]'s flags that marks a midair packet as valid.
 const VALID: u32 = 1 << 8;
 /// The bit of [`Reservation::flags`] for [`Launch::of_event`].
 const OF_EVENT: u32 = 1 << 9;
@@ -184,7 +184,7 @@ pub struct QueueState {
     pub announced: AtomicU32,
     /// The windows that the queue uses: those of the agent with this number, from 1; 0 = none.
     pub windows_of: AtomicU32,
-    /// 1 if its ring may contain packets of ours that switch its counting on or off.
+    /// 1 if its ring may contain midair's packets that switch its counting on or off.
     pub has_switches: AtomicU32,
     /// 1 if a call of a HIP event that is recorded reserved a packet.
     pub has_events: AtomicU32,
@@ -292,7 +292,7 @@ impl QueueState {
         QueuePointer(self.queue.load(Acquire))
     }
 
-    /// Returns whether its ring may contain packets of ours.
+    /// Returns whether its ring may contain midair's packets.
     #[inline]
     pub fn has_windows(&self) -> bool {
         self.windows_of.load(Relaxed) != 0 || self.has_switches.load(Relaxed) != 0
@@ -346,7 +346,7 @@ impl QueueState {
         }
     }
 
-    /// Marks packet `index`, which was reserved as one of ours, as valid from now on.
+    /// Marks packet `index`, which was reserved as one of midair's, as valid from now on.
     #[inline]
     pub fn ours_is_valid(&self, index: u64) {
         if let Some(entry) = self.reservations.get(index as usize % RESERVATIONS)

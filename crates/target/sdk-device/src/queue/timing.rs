@@ -55,7 +55,7 @@ impl KernelTiming {
     /// Gives the runtime its signals back, after the hooks were removed.
     pub(super) fn release_signals(&mut self) {
         while let Some(signal) = STATE.signals.take() {
-            // SAFETY: this is a signal of ours that nothing in flight refers to. Its runtime is
+            // SAFETY: this is a midair signal that nothing in flight refers to. Its runtime is
             // open, since a shut-down waits for the session's end.
             unsafe { original::hsa_signal_destroy(signal.0) };
         }
@@ -189,7 +189,7 @@ impl KernelTiming {
         let signal = Signal(facts.signal);
         let has_ended = facts.index < queue.ended_below.load(Relaxed);
         if facts.ours {
-            // SAFETY: this is a signal of ours, which is alive as long as its runtime.
+            // SAFETY: this is a midair signal, which is alive as long as its runtime.
             let (value, start, end) =
                 unsafe { (signal.value(), signal.start_ticks(), signal.end_ticks()) };
             if value < 1 {

@@ -22,7 +22,7 @@ pub(crate) const MOST_PACKETS: u64 = 1 << 12;
 /// The largest number of windows for the kernels behind a guard. Kernels beyond that are moved
 /// without a window.
 pub(crate) const MOST_GUARDED: usize = 64;
-/// The value of [`super::flight::Launch::window`] for a packet of ours.
+/// The value of [`super::flight::Launch::window`] for a midair packet.
 pub(crate) const OURS: u16 = u16::MAX;
 /// The same for a packet of the application behind a guard ([`Guard`]).
 pub(crate) const GUARDED: u16 = u16::MAX - 1;

@@ -1,4 +1,4 @@
-//! The code that runs in the target before any library of ours is there. First comes the stub,
+//! The code that runs in the target before any midair library is there. First comes the stub,
 //! which runs on the borrowed thread, and then the start of the worker thread. The code is
 //! position-independent and uses no stack of the application. It takes everything else from the
 //! boot block, whose address is in `x19` throughout. Both places that are branched to indirectly
@@ -22,7 +22,7 @@ global_asm!(
     ".hidden midair_blob_begin",
     "midair_blob_begin:",
     // ---- The stub: make one detached thread, store the result, and wait to be stopped again. All
-    // memory of ours is readable and executable at first. Everything but this page is now made
+    // midair's memory is readable and executable at first. Everything but this page is now made
     // writable instead. Nothing was written before, not even to the stack.
     "hint #34", // bti c
     "mov x8, #226", // mprotect(data, PROT_READ | PROT_WRITE)
@@ -492,7 +492,7 @@ mod tests {
     /// of both ends. Returns the boot block's `error_step`, `fd_near` and `error`, and whether the
     /// thread stays until we hang up.
     fn run(with_entry: bool, talk: impl FnOnce(&OwnedFd, [RawFd; 2])) -> (u32, u32, i32, bool) {
-        // SAFETY: everything below touches only one fresh mapping of ours, which is laid out as in
+        // SAFETY: everything below touches only one fresh midair mapping, which is laid out as in
         // a target, and a frame that holds the values of this function's own registers.
         unsafe {
             let whole = usize::try_from(WHOLE_LEN).unwrap();

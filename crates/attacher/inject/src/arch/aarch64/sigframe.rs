@@ -210,7 +210,7 @@ mod tests {
         assert!(long.len().is_multiple_of(16));
     }
 
-    /// Lets the kernel (or its emulator) prove the frame: one of ours takes the place of a real
+    /// Lets the kernel (or its emulator) prove the frame: one of midair's takes the place of a real
     /// one, and `rt_sigreturn` uses it.
     #[test]
     fn a_thread_goes_on_by_a_frame_of_ours() {
@@ -221,7 +221,7 @@ mod tests {
             _info: *mut libc::siginfo_t,
             context: *mut libc::c_void,
         ) {
-            // SAFETY: the kernel passes a live context. A frame of ours is written over it, records
+            // SAFETY: the kernel passes a live context. A midair frame is written over it, records
             // included, and stays within the space that the kernel has made for its own.
             unsafe {
                 let context = &mut *context.cast::<libc::ucontext_t>();

@@ -1,4 +1,4 @@
-//! The code that runs in the target before any library of ours is there. First comes the stub,
+//! The code that runs in the target before any midair library is there. First comes the stub,
 //! which runs on the borrowed thread, and then the start of the worker thread. The code is
 //! position-independent and uses no stack of the application. It takes everything else from the
 //! boot block, whose address is in `rbx` throughout.
@@ -22,7 +22,7 @@ global_asm!(
     ".hidden midair_blob_begin",
     "midair_blob_begin:",
     // ---- The stub: make one detached thread, store the result, and wait to be stopped again. All
-    // memory of ours is readable and executable at first. Everything but this page is now made
+    // midair's memory is readable and executable at first. Everything but this page is now made
     // writable instead. Nothing was written before, not even to the stack.
     "mov eax, 10", // mprotect(data, PROT_READ | PROT_WRITE)
     "mov rdi, [rbx + {data_base}]",

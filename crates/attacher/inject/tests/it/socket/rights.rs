@@ -6,7 +6,7 @@ use midair_ptrace::{Deadline, Seized};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-/// Returns a program of ours that enters over the socket, or by any other path.
+/// Returns a midair program that enters over the socket, or by any other path.
 fn any_way(pid: Pid) -> Command {
     let agent = compiled("library", true);
     attacher(pid, &["--any-way", "--library", agent.to_str().unwrap()])

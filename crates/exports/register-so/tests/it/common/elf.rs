@@ -1,4 +1,4 @@
-//! What a shared library of ours must be, read from its ELF file.
+//! What a midair shared library must be, read from its ELF file.
 
 use object::elf;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader, SectionHeader};

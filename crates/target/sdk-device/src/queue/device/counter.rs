@@ -152,7 +152,7 @@ impl DeviceCounter {
             Step::Read => at.read,
             Step::Stop => at.stop,
         };
-        // SAFETY: this is a signal of ours that no packet under way refers to.
+        // SAFETY: this is a midair signal that no packet under way refers to.
         unsafe { self.signal.rearm() };
         if !self.queue.submit(commands, self.signal) {
             return false;
@@ -169,7 +169,7 @@ impl DeviceCounter {
     /// Returns the step that was under way, if the device has taken it by now.
     pub fn poll(&mut self) -> Option<Taken> {
         let (step, group) = self.under_way?;
-        // SAFETY: this is a signal of ours, which is alive until `close`.
+        // SAFETY: this is a midair signal, which is alive until `close`.
         let ticks = unsafe {
             if self.signal.value() >= 1 {
                 return None;
@@ -220,7 +220,7 @@ impl DeviceCounter {
         if !self.queue.destroy() {
             return false;
         }
-        // SAFETY: this is a signal of ours, and the queue that used it is destroyed.
+        // SAFETY: this is a midair signal, and the queue that used it is destroyed.
         unsafe { original::hsa_signal_destroy(self.signal.0) };
         if !keep {
             self.memory.free();

@@ -1,4 +1,4 @@
-//! Switches the application's queues to counting: a packet of ours switches each queue on, and
+//! Switches the application's queues to counting: a midair packet switches each queue on, and
 //! another one switches it off at the end.
 //!
 //! Neither packet waits for anything, and nothing waits for it. They are only put into rings into
@@ -18,7 +18,7 @@ use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// A packet of ours in a queue of the application.
+/// A midair packet in a queue of the application.
 #[derive(Debug)]
 struct Switch {
     queue: &'static QueueState,
@@ -96,7 +96,7 @@ impl Switches {
 
     fn look(&mut self) {
         for switch in self.all.iter_mut().filter(|switch| !switch.is_done) {
-            // SAFETY: this is a signal of ours, which is alive until `release`.
+            // SAFETY: this is a midair signal, which is alive until `release`.
             let has_fired = unsafe { switch.signal.value() < 1 };
             switch.is_done = has_fired || switch.queue.life.load(Acquire) == Life::Gone;
         }
@@ -119,7 +119,7 @@ impl Switches {
     pub(super) fn release(mut self) -> usize {
         let open = self.under_way();
         for switch in self.all.iter().filter(|switch| switch.is_done) {
-            // SAFETY: this is a signal of ours that no packet of a live queue refers to.
+            // SAFETY: this is a midair signal that no packet of a live queue refers to.
             unsafe { original::hsa_signal_destroy(switch.signal.0) };
         }
         open

@@ -66,7 +66,7 @@ fn lasts(word: u64, time: u64) -> bool {
     let window = STATE.windows.numbered(word as u16);
     window.is_none_or(|window| {
         let [_, was_read] = &window.signals;
-        // SAFETY: this is a signal of ours. It is alive until the session is over, and the end of
+        // SAFETY: this is a midair signal. It is alive until the session is over, and the end of
         // the session waits for this thread.
         unsafe { Signal(was_read.load(Relaxed)).value() >= 1 }
     })

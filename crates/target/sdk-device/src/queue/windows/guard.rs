@@ -408,7 +408,7 @@ pub(in crate::queue) unsafe fn open_now(state: &QueueState) {
 /// A barrier that waits for nothing.
 const NOTHING: Image = Image::of([PACKET_BARRIER_AND as u64, 0, 0, 0, 0, 0, 0, 0]);
 
-/// Writes empty barriers into packets of ours.
+/// Writes empty barriers into midair's packets.
 fn fill(ring: Ring, packets: std::ops::Range<u64>) {
     for index in packets {
         // SAFETY: the callers pass packets in the ring of a live queue that were reserved for us,

@@ -408,7 +408,7 @@ impl Keeper {
         let dispatches = window.looked.1.load(Relaxed);
         let [started, was_read] = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
         let was_used = why != Some(WindowResult::TooLate);
-        // SAFETY: these are signals of ours, which are alive until `release` destroys them.
+        // SAFETY: these are midair's signals, which are alive until `release` destroys them.
         let ticks = unsafe {
             [
                 started.start_ticks(),
@@ -638,7 +638,7 @@ fn was_open_at_the_end(read_end: u64) -> bool {
     until != 0 && read_end.saturating_add(CLOCKS) > until
 }
 
-/// Writes commands into memory of ours.
+/// Writes commands into midair's memory.
 pub(in crate::queue) fn write(at: u64, words: &[u32]) {
     let to = std::ptr::with_exposed_provenance_mut::<u32>(at as usize);
     // SAFETY: the caller has reserved this many words at `at`, and the device does not use them

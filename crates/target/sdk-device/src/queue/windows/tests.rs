@@ -61,7 +61,7 @@ impl Counting {
         Counting { session, queue }
     }
 
-    /// The device executes both packets of ours around `index`. The first ends at `start`; the
+    /// The device executes both midair packets around `index`. The first ends at `start`; the
     /// second starts at `end`, takes 5 ns, and writes `value` everywhere.
     pub(super) fn count(&self, index: u64, start: u64, end: u64, value: u64) {
         self.count_batch((index, 1), start, end, value);
@@ -526,7 +526,7 @@ fn a_batch_without_a_dispatch_is_void_and_one_without_room_has_no_window() {
         WindowResult::NoDispatch as u32
     );
     queue.take(4);
-    // Eight packets and two of ours are more than half of the ring.
+    // Eight packets and two of midair's are more than half of the ring.
     assert_eq!(queue.reserve_batch(SIZE as u64 / 2), 4);
     assert_eq!(queue.written(), 4 + SIZE as u64 / 2);
     assert_eq!(STATE.windows.no_room.load(SeqCst), 1);
