@@ -271,7 +271,8 @@ impl Session {
     /// Notices another profiler that comes from now on, and subscribes where `stacks` are wanted.
     fn watch_and_subscribe(&mut self, stacks: bool) {
         let stacks = stacks && self.can_take_stacks();
-        let entries = entries(&self.cupti, stacks);
+        let [all, of_first_calls] =
+            [false, true].map(|subscribed| entries(&self.cupti, subscribed));
         let held = stacks.then(|| self.hold_thread_ends());
         if stacks {
             match Launches::begin(&self.cupti, &mut self.drain.sink) {
@@ -281,16 +282,21 @@ impl Session {
         }
         // The subscription of a profiler that comes between these two fails, and PyTorch's then gives
         // up for good. So nothing else is done in between.
-        self.watch_for_others(&entries);
-        let launches = self.launches.as_ref();
-        let calls = launches.is_some_and(|launches| {
-            self.watch.is_some() && launches.choose(&self.cupti, &mut self.drain.sink)
+        self.watch_for_others(match self.launches {
+            Some(_) => &of_first_calls,
+            None => &all,
         });
-        if self.launches.is_some() && !calls {
+        let why_not = match (&self.launches, &self.watch) {
+            (Some(_), None) => Some("another profiler that comes meanwhile cannot be made to wait"),
+            (Some(launches), _) if !launches.choose(&self.cupti, &mut self.drain.sink) => {
+                Some("this CUPTI has no callbacks")
+            }
+            _ => None,
+        };
+        if let Some(why) = why_not {
+            // CUPTI has called nothing yet.
             self.end_launches(true);
-            self.note(format!(
-                "{NO_STACKS}another profiler that comes meanwhile could not be made to wait, or this CUPTI has no callbacks"
-            ));
+            self.note(format!("{NO_STACKS}{why}"));
         }
         drop(held);
     }
@@ -537,7 +543,7 @@ impl Session {
                 until_check = RECORDS_PER_CHECK;
             }
             until_check -= 1;
-            // SAFETY: a buffer that CUPTI returned with so many valid bytes. One of ours is given
+            // SAFETY: a buffer that CUPTI returned with so many valid bytes. One of midair's is given
             // to CUPTI again only after this has returned true; one of another profiler is never
             // given back to its owner.
             let next = unsafe { self.cupti.next_record(start, valid, reading.record) };
