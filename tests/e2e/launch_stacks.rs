@@ -243,7 +243,7 @@ fn a_cupti_that_cannot_be_subscribed_to_is_named() -> Result<()> {
     let cases = [
         (
             "subscribed,version=130500",
-            "another profiler has subscribed to CUPTI",
+            "CUPTI serves one subscriber and has one already",
         ),
         (
             "version=130001",

@@ -420,7 +420,7 @@ impl Rig {
         }
         if self.is_stopped() {
             // The target was stopped from the start, and must go on to end.
-            // SAFETY: kill takes numbers only. The pid is that of a midair child that is not
+            // SAFETY: kill takes numbers only. The pid belongs to a child of midair's that is not
             // reaped yet.
             unsafe { libc::kill(self.pid, libc::SIGCONT) };
         }

@@ -98,7 +98,7 @@ impl Frida {
         let line = match heard.recv_timeout(limit) {
             Ok(line) => line,
             Err(_) => {
-                // SAFETY: kill takes numbers only. The pid is that of a midair child that is not
+                // SAFETY: kill takes numbers only. The pid belongs to a child of midair's that is not
                 // reaped yet and that leads its own process group, so no other process is hit.
                 unsafe { libc::kill(-server_pid, libc::SIGKILL) };
                 // The thread is not joined, because a helper of frida's may hold the pipe open for

@@ -119,7 +119,7 @@ impl Lender {
 
     /// Lends priority to `tid`, an id in our own pid namespace, of a thread that is stopped or
     /// waits in a system call. Call it while a [`crate::Urgent`] exists: the lender's priority is
-    /// less than that of the calling thread.
+    /// one step below the calling thread's.
     pub fn lend(&self, tid: Tid) -> Boost<'_> {
         if real_time_priority() <= PRIORITY || !self.is_ready() {
             return Boost { shared: None };

@@ -99,7 +99,7 @@ pub struct Names {
     pub newer: Vec<Kind>,
     /// `rocprofiler_callback_tracing_kind_t` by number.
     pub callback: Vec<Kind>,
-    /// midair's kinds, which only CUDA processes have, by number from that of [`kind::CUDA_RUNTIME_API`] on.
+    /// midair's kinds, which only CUDA processes have, by number; the first is [`kind::CUDA_RUNTIME_API`].
     pub cuda: Vec<Kind>,
     /// Parameters by record kind and operation.
     pub parameters: HashMap<(u8, u32), Vec<Parameter>>,

@@ -89,12 +89,8 @@ impl Launches {
     /// # Errors
     /// Says why there are no stacks; then nothing is subscribed.
     pub fn begin(cupti: &Cupti, sink: &mut Sink) -> Result<Launches, String> {
-        if !wait_until_empty() {
-            midair_stacks::end();
-            return Err(no_stacks("threads are in calls of an earlier session"));
-        }
-        // SAFETY: stacks are off, and no thread has a place. A chunk that a writer still has is that of an
-        // earlier session whose end did not wait any longer.
+        // SAFETY: stacks are off, and no thread has a place ([`is_safe`]). A chunk that a writer still holds
+        // belongs to an earlier session whose end did not wait any longer.
         unsafe {
             PLACES
                 .iter()
@@ -107,7 +103,7 @@ impl Launches {
             stop();
             match why {
                 Status::OTHER_SUBSCRIBER => no_stacks(
-                    "another profiler has subscribed to CUPTI, which serves one (torch.profiler stays subscribed after its first run)",
+                    "CUPTI serves one subscriber and has one already (torch.profiler stays subscribed after its first run)",
                 ),
                 _ => no_stacks(&format!("cuptiSubscribe says {why}")),
             }
@@ -161,15 +157,19 @@ impl Launches {
     }
 }
 
-/// Whether this CUPTI's callbacks harm no process.
+/// Whether stacks can be taken without harm: by this CUPTI, and since no thread is left from an earlier
+/// session, whose tables would be cleared under it.
 ///
 /// Alongside 24 and 64 threads of PyTorch that come and go, CUPTI 13.0 ended processes with SIGSEGV in
-/// sessions 1, 15, 58, 129 and 151 of stacks on an H100 and two H200, in some 10,000 in all; 13.5 none
+/// sessions 1, 15, 58, 129 and 151 of stacks on an H100 and two H200, in some 5,000 in all; 13.5 none
 /// in 1,206 (`bench-results/gpu-check-stacks.md`). The versions in between were not tried.
 ///
 /// # Errors
 /// Says why there are no stacks.
 pub fn is_safe(cupti: &Cupti) -> Result<(), String> {
+    if are_left() {
+        return Err(no_stacks("threads are in calls of an earlier session"));
+    }
     let (major, minor) = cupti.cuda();
     if (major, minor) >= SAFE_SINCE {
         return Ok(());
@@ -257,9 +257,8 @@ fn free_place() -> Option<&'static Place> {
     let this = unsafe { libc::pthread_self() } as usize;
     // Threads' descriptors are some pages apart.
     let first = this >> 12;
-    let places = (0..WRITERS).filter_map(|more| PLACES.get((first + more) % WRITERS));
-    places
-        .into_iter()
+    (0..WRITERS)
+        .filter_map(|more| PLACES.get((first + more) % WRITERS))
         .find(|place| !place.taken.load(Relaxed) && !place.taken.swap(true, SeqCst))
 }
 
