@@ -15,8 +15,8 @@ use midair_record::spool::{Area, ChunkWriter};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::offset_of;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// `CUPTI_CB_DOMAIN_DRIVER_API`.
@@ -72,7 +72,9 @@ static PLACES: [Place; WRITERS] = [const {
     }
 }; WRITERS];
 static SPOOL: Spool = Spool(UnsafeCell::new(None));
-static ON: AtomicBool = AtomicBool::new(false);
+/// The page with the word that says whether stacks are taken; null before the first session with stacks. A
+/// forked child finds it wiped, so that it does not write into its parent's spool.
+static SWITCH: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 /// Stacks for which there was no place.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
@@ -98,7 +100,11 @@ impl Launches {
             *SPOOL.0.get() = Some(sink.area());
         }
         LOST.store(0, Relaxed);
-        ON.store(true, SeqCst);
+        if !make_switch() {
+            stop();
+            return Err(no_stacks("no memory is left"));
+        }
+        turn(true);
         let subscriber = cupti.subscribe(launched).map_err(|why| {
             stop();
             match why {
@@ -188,9 +194,46 @@ pub fn are_left() -> bool {
     PLACES.iter().any(|place| place.taken.load(SeqCst))
 }
 
+/// Makes the page of [`SWITCH`], once. Returns false where the system gives none.
+fn make_switch() -> bool {
+    if !SWITCH.load(SeqCst).is_null() {
+        return true;
+    }
+    let bytes = 4096;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: creates a fresh private page at an address that the kernel chooses, and changes only that
+    // one. It is never unmapped once it is published.
+    unsafe {
+        let page = libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0);
+        if page == libc::MAP_FAILED {
+            return false;
+        }
+        if libc::madvise(page, bytes, libc::MADV_WIPEONFORK) != 0 {
+            libc::munmap(page, bytes);
+            return false;
+        }
+        SWITCH.store(page.cast(), SeqCst);
+    }
+    true
+}
+
+/// Whether stacks are taken.
+fn is_on(order: Ordering) -> bool {
+    // SAFETY: null, or the page of `make_switch`, which stays; a zero byte is `false`.
+    unsafe { SWITCH.load(Relaxed).as_ref() }.is_some_and(|on| on.load(order))
+}
+
+fn turn(on: bool) {
+    // SAFETY: as above.
+    if let Some(switch) = unsafe { SWITCH.load(SeqCst).as_ref() } {
+        switch.store(on, SeqCst);
+    }
+}
+
 /// Takes no stack any more, and gives the chunks back if all threads leave their places in time.
 fn stop() {
-    ON.store(false, SeqCst);
+    turn(false);
     midair_stacks::end();
     if !wait_until_empty() {
         return;
@@ -225,7 +268,7 @@ unsafe extern "C" fn launched(_: *mut c_void, _: u32, _: u32, data: *const c_voi
     let Some(call) = (unsafe { data.cast::<CallbackData>().as_ref() }) else {
         return;
     };
-    if call.site == ENTRY && ON.load(Relaxed) {
+    if call.site == ENTRY && is_on(Relaxed) {
         take(call.correlation);
     }
 }
@@ -236,7 +279,7 @@ fn take(correlation: u32) {
         return;
     };
     // Between the two looks the session may have ended; this one counts, see `stop`.
-    if ON.load(SeqCst) {
+    if is_on(SeqCst) {
         // SAFETY: this thread has a place, and stacks are on. So the spool is there and stays until the
         // place is free, and the writer is this thread's.
         unsafe {
@@ -264,11 +307,35 @@ fn free_place() -> Option<&'static Place> {
 
 /// In a forked child, before its first session: threads that had a place are not there.
 pub fn reset_after_fork() {
-    ON.store(false, SeqCst);
+    turn(false);
     for place in &PLACES {
         // SAFETY: no other thread is in this module, since there is none that makes calls of CUDA while
         // the worker thread prepares its first session. The chunk belongs to the parent's session.
         unsafe { (*place.writer.get()).forget() };
         place.taken.store(false, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_takes_no_stacks() {
+        assert!(make_switch());
+        turn(true);
+        // SAFETY: the child reads one word and ends without running anything else.
+        let child = unsafe {
+            match libc::fork() {
+                0 => libc::_exit(i32::from(is_on(SeqCst))),
+                child => child,
+            }
+        };
+        let mut status = -1;
+        // SAFETY: an own child, and a live integer.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert!(is_on(SeqCst), "it stays on in the parent");
+        turn(false);
+        assert_eq!((ended, status), (child, 0));
     }
 }
