@@ -8,7 +8,7 @@ use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stand_in::Kit;
 use midair_tests::table::{Csv, json};
-use midair_tests::target::{PATIENCE, Target};
+use midair_tests::target::{PATIENCE, Target, until};
 use midair_tests::{Result, cuda, workspace};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -30,8 +30,13 @@ type Times = BTreeMap<(u64, u64), u64>;
 
 /// Returns the times by the launches' own words.
 fn from_csv(traced: &Traced) -> Result<(Times, u64)> {
+    from_rows(&traced.file("kernel_trace.csv"))
+}
+
+/// Returns the same of a file of kernels.
+fn from_rows(file: &Path) -> Result<(Times, u64)> {
     let (mut times, mut count) = (Times::new(), 0);
-    for row in Csv::read(&traced.file("kernel_trace.csv"))?.rows {
+    for row in Csv::read(file)?.rows {
         let [line, thread, start, end] = [
             "Grid_Size_X",
             "Grid_Size_Y",
@@ -80,6 +85,17 @@ fn threads_as_one(times: &Times) -> Times {
         *all.entry((*line, u64::from(*thread > 1))).or_default() += time;
     }
     all
+}
+
+/// Returns the times by folded stacks.
+fn from_folded(file: &Path) -> Result<Times> {
+    let folded = std::fs::read_to_string(file)?;
+    let lines = folded.lines().filter_map(|line| {
+        let (path, time) = line.rsplit_once(' ')?;
+        let path = path.split(';').map(str::to_owned).collect();
+        Some((path, time.parse().ok()?))
+    });
+    from_stacks(lines)
 }
 
 /// The times by the line of `launch`'s caller, and by whether it is a further thread's.
@@ -136,13 +152,7 @@ fn check(target: &mut Target) -> Result<()> {
         let (by_grid, count) = from_csv(&traced)?;
         assert_eq!(count, rounds * LAUNCHES);
         let wanted = threads_as_one(&by_grid);
-        let folded = std::fs::read_to_string(traced.file("results.folded"))?;
-        let lines = folded.lines().filter_map(|line| {
-            let (path, time) = line.rsplit_once(' ')?;
-            let path = path.split(';').map(str::to_owned).collect();
-            Some((path, time.parse().ok()?))
-        });
-        assert_eq!(from_stacks(lines)?, wanted, "{folded}");
+        assert_eq!(from_folded(&traced.file("results.folded"))?, wanted);
         let whole = json(&traced.file("results.speedscope.json"))?;
         let names = &whole["shared"]["frames"];
         let profile = &whole["profiles"][0];
@@ -165,12 +175,55 @@ fn check(target: &mut Target) -> Result<()> {
         assert!(said.contains("CODE"), "{said}");
         assert!(said.contains("launch_lines.py:"), "{said}");
     }
-    target.send("quit")
+    Ok(())
+}
+
+/// Checks a session that keeps only its latest records: a window, and what was kept at the end. Each
+/// stack was described before, in a time that is not kept.
+fn check_kept(target: &mut Target, trigger: Option<&str>) -> Result<()> {
+    let mut words = [&WORDS[..], &["--keep", "2s"]].concat();
+    words.extend(
+        trigger
+            .iter()
+            .flat_map(|trigger| ["--keep-windows", "1", "--trigger", trigger]),
+    );
+    let mut attacher = Attacher::midair(target.pid(), &words)?;
+    let process = attacher.process();
+    if trigger.is_none() {
+        process.signal(libc::SIGUSR1)?;
+    }
+    until("a window", || {
+        target.send("work 1")?;
+        target.expect("work")?;
+        let told = process.lines();
+        Ok(told.iter().any(|line| line.ends_with("out_results.db")))
+    })?;
+    let traced = attacher.detach()?.code(0)?;
+    let window = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        let is_window = name.to_string_lossy().starts_with("window-");
+        is_window.then(|| entry.path())
+    };
+    let entries = std::fs::read_dir(traced.dir())?.flatten();
+    let mut all: Vec<_> = entries.filter_map(window).collect();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.extend(trigger.is_none().then(|| traced.dir().to_owned()));
+    for directory in all {
+        let file = |name: &str| directory.join(format!("out_{name}"));
+        let (by_grid, count) = from_rows(&file("kernel_trace.csv"))?;
+        assert!(count > LAUNCHES, "{directory:?}: {count}");
+        let wanted = threads_as_one(&by_grid);
+        assert_eq!(from_folded(&file("results.folded"))?, wanted);
+        assert_eq!(from_rocpd(&file("results.db"))?, wanted);
+    }
+    Ok(())
 }
 
 /// Checks the same with an AMD program, and its log.
 fn check_hip(mut target: LabTarget) -> Result<()> {
     check(&mut target.target)?;
+    check_kept(&mut target.target, None)?;
+    target.send("quit")?;
     let log = target.log.clone();
     target.target.wait(PATIENCE)?.success()?;
     ModelLog::read(&log)?.check()
@@ -225,13 +278,15 @@ fn each_line_has_the_times_of_its_own_launches_in_a_cuda_process() -> Result<()>
         let mut target = kit.start_command(command, &[("CUPTI_MODEL", "version=130500")])?;
         target.expect("ready")?;
         check(&mut target).map_err(|error| format!("{python}: {error}"))?;
+        check_kept(&mut target, Some("kernel(scale) > 1us"))?;
+        target.send("quit")?;
         let log = target.log.clone();
         target.target.wait(PATIENCE)?.success()?;
         // Each session has ended its subscription.
         let log = std::fs::read_to_string(log)?;
         let [on, off] =
             ["subscribed on=1", "subscribed on=0"].map(|word| log.matches(word).count());
-        assert_eq!((on, off), (2, 2));
+        assert_eq!((on, off), (3, 3));
     }
     Ok(())
 }

@@ -11,9 +11,7 @@ use clap_complete::Shell;
 use midair_failure::{Failure, Kind};
 use midair_settings::literal::literal;
 use midair_settings::options::option;
-use midair_settings::{
-    Category, Front, Given, KEEP_RESULTS, OUTPUT_PATH, Resolved, SCREEN, STACKS,
-};
+use midair_settings::{Category, Front, Given, KEEP_RESULTS, OUTPUT_PATH, Resolved, SCREEN};
 
 use crate::attach::{self, Job, Messages, Special, Until};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
@@ -423,12 +421,6 @@ fn run_attach(
         keeping: keep::of(&given, &mut request)?,
         at,
     };
-    if special.keeping.is_some() && request.settings.text(STACKS) == Some("python") {
-        return Err(Failure::new(
-            Kind::NotBuilt,
-            "--stacks is not built together with --keep yet",
-        ));
-    }
     let alone = matches!(target, Target::One(_)) && !given.is_on("dry-run");
     if request.no_entry && !alone {
         return Err(Failure::new(

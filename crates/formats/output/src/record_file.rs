@@ -143,6 +143,7 @@ impl RecordWriter {
     pub fn keep(&mut self, keep: Keep) {
         if let Keep::Latest { time, .. } = keep {
             self.latest = time;
+            self.index.stacks.launches.keep_recent();
         }
         match (keep, &mut self.rolling) {
             (Keep::All, rolling) => *rolling = None,

@@ -2,12 +2,16 @@
 //! oldest are removed.
 //!
 //! Descriptions to which other records refer (names of kernels, queues) are not in the files but in
-//! the [`Index`], which puts them in front of the records of a [`Window`].
+//! the [`Index`], which puts them in front of the records of a [`Window`]. Descriptions of stacks
+//! are in memory as well ([`stacks`]).
+
+mod stacks;
 
 use crate::index::Index;
 use crate::record_file::{RecordFile, RecordWriter, is_about_room};
 use midair_record::event::{self, MAX_RECORD, Record};
 use nix::fcntl::{FallocateFlags, fallocate};
+use stacks::Stacks;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -60,6 +64,8 @@ pub(crate) struct Rolling {
     bytes: u64,
     /// When the last record came that is no longer here. All that happened later is here.
     since: Instant,
+    /// The descriptions of all stacks so far.
+    described: Vec<u8>,
 }
 
 impl Rolling {
@@ -72,6 +78,7 @@ impl Rolling {
             pending: Vec::new(),
             bytes: 0,
             since: Instant::now(),
+            described: Vec::new(),
         }
     }
 
@@ -92,6 +99,7 @@ impl Rolling {
 
     /// Appends whole records.
     pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) -> io::Result<()> {
+        stacks::describe(&mut self.described, bytes);
         if self.time.is_zero() {
             self.segments.clear();
             self.pending.clear();
@@ -184,9 +192,12 @@ impl Rolling {
     pub(crate) fn window(&mut self, index: &Index, now: Instant) -> io::Result<Window> {
         self.flush(now)?;
         let segment = |segment: &Segment| (Arc::clone(&segment.file), segment.len);
+        let mut descriptions = index.descriptions();
+        descriptions.extend_from_slice(&self.described);
         Ok(Window {
             directory: self.directory.clone(),
-            descriptions: index.descriptions(),
+            descriptions,
+            stacks: Stacks::of(index),
             segments: self.segments.iter().map(segment).collect(),
         })
     }
@@ -197,6 +208,7 @@ impl Rolling {
 pub struct Window {
     directory: PathBuf,
     descriptions: Vec<u8>,
+    stacks: Option<Stacks>,
     segments: Vec<(Arc<File>, u64)>,
 }
 
@@ -250,7 +262,13 @@ impl Window {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, changed));
                 }
                 free(&file, at, used);
-                copy(bytes, from, to, &mut writer)?;
+                let overlaps = |record: &Record<'_>| {
+                    times(record).is_some_and(|(start, end)| start <= to && end >= from)
+                };
+                if let Some(stacks) = &self.stacks {
+                    stacks.append(bytes, overlaps, &mut writer)?;
+                }
+                copy(bytes, overlaps, &mut writer)?;
                 at += used;
             }
         }
@@ -269,15 +287,18 @@ fn whole(block: &[u8]) -> usize {
     used
 }
 
-/// Copies the whole records of a block that overlap the span, in runs.
-fn copy(block: &[u8], from: u64, to: u64, writer: &mut RecordWriter) -> io::Result<()> {
+/// Copies the whole records of a block that are wanted, in runs.
+fn copy(
+    block: &[u8],
+    is_wanted: impl Fn(&Record<'_>) -> bool,
+    writer: &mut RecordWriter,
+) -> io::Result<()> {
     let (mut run, mut used) = (0, 0);
     while let Some(rest) = block.get(used..).filter(|rest| !rest.is_empty()) {
         let Ok((record, size)) = event::decode(rest) else {
             break;
         };
-        let wanted = times(&record).is_some_and(|(start, end)| start <= to && end >= from);
-        if !wanted {
+        if !is_wanted(&record) {
             writer.append(block.get(run..used).unwrap_or_default())?;
             run = used + size;
         }

@@ -1,18 +1,20 @@
 //! Where in the application's code work was launched: functions, stacks, and the GPU's time by
 //! stack.
 
+mod launches;
+
 use super::Stat;
 use crate::limits;
 use foldhash::fast::RandomState;
 use midair_record::event::{self, Code, Kernel, LaunchStack, Stack};
 use std::collections::HashMap;
 
+pub(crate) use launches::Launches;
+
 /// Numbers of functions and stacks beyond this are not described; a session of the target's has
 /// fewer.
 const MOST_NUMBERS: u32 = 1 << 17;
-/// The most launches whose stacks are known, and the most launches whose work has come before their
-/// stack.
-const MOST_LAUNCHES: u64 = 1 << 25;
+/// The most launches whose work has come before their stack.
 const MOST_WAITING: usize = 1 << 16;
 /// The most different kernels of one launch that are distinguished while its stack has not come.
 const MOST_WORK: usize = 1 << 10;
@@ -90,8 +92,8 @@ pub struct Stacks {
     functions: HashMap<u32, Function, RandomState>,
     /// The frames of each stack, the innermost first: function and line.
     stacks: HashMap<u32, Vec<(u32, u32)>, RandomState>,
-    /// The stack of each launch by correlation id; 0 where it has none.
-    launches: Vec<u32>,
+    /// The stack of each launch.
+    pub(crate) launches: Launches,
     /// Timed work by stack. Launches without a stack have the stack 0.
     pub sums: HashMap<(u32, Work), Sum, RandomState>,
     /// The same by correlation id, for launches whose stack has not come yet.
@@ -135,10 +137,7 @@ impl Stacks {
 
     /// Returns the stack of a launch; 0 where it has none.
     pub fn of_launch(&self, correlation: u64) -> u32 {
-        let at = usize::try_from(correlation).ok();
-        at.and_then(|at| self.launches.get(at))
-            .copied()
-            .unwrap_or(0)
+        self.launches.stack(correlation)
     }
 
     /// Returns the sums, also of work whose launch has no stack.
@@ -170,18 +169,11 @@ impl Stacks {
 
     pub(super) fn add_launch(&mut self, launch: &LaunchStack) {
         let stack = launch.header.operation;
-        if stack == 0 || launch.correlation >= MOST_LAUNCHES {
+        if stack == 0 || !self.launches.add(launch.correlation, stack) {
             self.left_out += 1;
             return;
         }
         self.taken += 1;
-        let at = launch.correlation as usize;
-        if self.launches.len() <= at {
-            self.launches.resize(at + 1, 0);
-        }
-        if let Some(place) = self.launches.get_mut(at) {
-            *place = stack;
-        }
         // Its work may have come before.
         for (work, sum) in self.waiting.remove(&launch.correlation).unwrap_or_default() {
             self.sums.entry((stack, work)).or_default().merge(&sum);
