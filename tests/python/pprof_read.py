@@ -104,6 +104,7 @@ def main(path):
         {
             "types": types,
             "default": text[profile.default_sample_type],
+            "time": profile.time_nanos,
             "duration": profile.duration_nanos,
             "texts": len(text),
             "samples": samples,

@@ -270,6 +270,7 @@ impl Finished {
             attach: Attach {
                 pid: Some(self.identity.seen_as),
                 began: self.identity.keys.began(),
+                began_ns: self.identity.began_ns,
                 cost: self.cost,
                 session_ns: self.session_ns,
                 unrecorded_ns: self.unrecorded_ns,

@@ -8,6 +8,7 @@ use midair_output::{Node, Process};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What outputs say about the process and its machine.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +17,8 @@ pub struct Identity {
     pub process: Process,
     /// The process's number where it was read from outside, by which the user knows it.
     pub seen_as: u32,
+    /// When the times of `process` start, in nanoseconds since 1970; 0 where it is not known.
+    pub began_ns: u64,
     /// For file names.
     pub keys: Keys,
     /// The CPUs of its machine, and the GPUs that AMD's driver knows.
@@ -122,14 +125,12 @@ impl Identity {
             cwd: std::env::current_dir().ok(),
             command: command.clone(),
             environment,
-            launched: std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map(|since| since.as_secs() as i64)
-                .unwrap_or(0),
+            launched: since_1970().as_secs() as i64,
             utc_offset: 0,
         };
         Identity {
             seen_as: pid.get(),
+            began_ns: 0,
             process: Process {
                 pid: inner,
                 ppid,
@@ -145,6 +146,19 @@ impl Identity {
             without_driver,
         }
     }
+
+    /// Sets the time that the results cover, in ns of the clock of the records. `now` is the present in
+    /// that clock.
+    pub fn covers(&mut self, (from, to): (u64, u64), now: u64) {
+        (self.process.init_time, self.process.fini_time) = (from, to);
+        let wall = u64::try_from(since_1970().as_nanos()).unwrap_or(0);
+        self.began_ns = wall.saturating_sub(now.saturating_sub(from));
+    }
+}
+
+fn since_1970() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 /// Returns the agents from the GPU driver's topology as the target sees it, or else as this process

@@ -276,10 +276,7 @@ impl NoEntry {
         let (records, covered) = self.records.finish_session(session).map_err(|error| {
             Failure::new(Kind::Output, format!("cannot store records: {error}"))
         })?;
-        (
-            self.identity.process.init_time,
-            self.identity.process.fini_time,
-        ) = covered;
+        self.identity.covers(covered, now);
         Ok(Collected {
             finished: Finished {
                 cost: Cost {

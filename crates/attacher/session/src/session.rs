@@ -369,7 +369,7 @@ impl Session {
         };
         let (since, until) = self.records.covered(session);
         let (from, to) = (cut.from.max(since).min(cut.to), cut.to.min(until));
-        (identity.process.init_time, identity.process.fini_time) = (from, to);
+        identity.covers((from, to), now);
         Parts {
             unrecorded_ns: self.time_off.within(from, to),
             identity,
@@ -563,10 +563,7 @@ impl Session {
             Failure::new(Kind::Output, format!("cannot store records: {error}"))
         })?;
         let (from, to) = covered;
-        (
-            self.identity.process.init_time,
-            self.identity.process.fini_time,
-        ) = covered;
+        self.identity.covers(covered, session.now);
         let gpu = self.gpu.take().map(|gpu| {
             let (samples, notes) = gpu.finish(from, to);
             self.notes.extend(notes);

@@ -30,6 +30,9 @@ pub struct Attach {
     pub pid: Option<u32>,
     /// When it started, in local time, or empty where that is not known.
     pub began: String,
+    /// The same in nanoseconds since 1970, for the start of the times of the [`Process`]; 0 where it is
+    /// not known.
+    pub began_ns: u64,
     /// What it cost.
     pub cost: Cost,
     /// How long the session was, ns, where its records cover only the part of it that the times of

@@ -78,10 +78,11 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
         has_filenames: true,
         has_line_numbers: true,
     });
+    let (begin, end) = span(jobs);
+    profile.time_nanos = signed(begin);
+    profile.duration_nanos = signed(end - begin);
     for job in jobs {
         let process = &job.trace.process;
-        let duration = process.fini_time.saturating_sub(process.init_time);
-        profile.duration_nanos = profile.duration_nanos.max(signed(duration));
         // A label distinguishes processes of one machine.
         let label = (jobs.len() > 1).then(|| Label {
             key: tables.text("pid"),
@@ -117,6 +118,20 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
     profile.function = tables.functions;
     profile.string_table = tables.texts;
     profile
+}
+
+/// Returns the time from the start of the first session to the end of the last one, in ns since 1970.
+/// The start is 0 where it is not known.
+fn span(jobs: &[Job<'_>]) -> (u64, u64) {
+    let sessions = jobs.iter().map(|job| {
+        let process = &job.trace.process;
+        let duration = process.fini_time.saturating_sub(process.init_time);
+        let began = job.trace.attach.began_ns;
+        (began, began.saturating_add(duration))
+    });
+    let first = sessions.clone().map(|(began, _)| began).min();
+    let last = sessions.map(|(_, ended)| ended).max();
+    (first.unwrap_or(0), last.unwrap_or(0))
 }
 
 fn signed(number: u64) -> i64 {

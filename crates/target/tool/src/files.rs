@@ -329,7 +329,7 @@ fn write(recording: Recording) {
         .finish_session(session)
         .map_err(|error| Failure::new(Kind::Output, format!("cannot store records: {error}")))
         .and_then(|(records, covered)| {
-            (identity.process.init_time, identity.process.fini_time) = covered;
+            identity.covers(covered, session.now);
             Finished {
                 session_ns: (covered != (begin, end)).then(|| end.saturating_sub(begin)),
                 unrecorded_ns,

@@ -17,6 +17,9 @@ pub(super) struct Profile {
     pub(super) function: Vec<Function>,
     #[prost(string, repeated, tag = "6")]
     pub(super) string_table: Vec<String>,
+    /// Since 1970.
+    #[prost(int64, tag = "9")]
+    pub(super) time_nanos: i64,
     #[prost(int64, tag = "10")]
     pub(super) duration_nanos: i64,
     /// The type that is shown first, by its name.

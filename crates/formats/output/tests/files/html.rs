@@ -118,6 +118,7 @@ fn the_page_has_what_csv_has_and_can_be_zoomed() {
     trace.attach = Attach {
         pid: Some(77),
         began: "2026-11-24 03:00:00 UTC".to_owned(),
+        began_ns: 0,
         cost: Cost {
             longest_stop: Some(Duration::from_micros(120)),
             in_process: Some(Duration::from_millis(2)),

@@ -168,7 +168,10 @@ fn session() -> (Trace, Names) {
             append(&mut writer, &event::encode(&kernel, &[]));
         }
     }
-    (trace_of(writer, &golden), names)
+    let mut trace = trace_of(writer, &golden);
+    (trace.process.init_time, trace.process.fini_time) = (500_000, 2_000_000);
+    trace.attach.began_ns = 1_732_097_130_000_000_123;
+    (trace, names)
 }
 
 /// Writes the session in a format, and returns the file with this end.
@@ -268,6 +271,8 @@ fn pprof_has_launches_and_times_by_stack() {
     let types = serde_json::json!([["launches", "count"], ["gpu", "nanoseconds"]]);
     assert_eq!(said["types"], types);
     assert_eq!(said["default"], "gpu");
+    assert_eq!(said["time"], 1_732_097_130_000_000_123_u64);
+    assert_eq!(said["duration"], 1_500_000);
     for copies in [false, true] {
         let mut all = Times::new();
         for sample in list(&said["samples"]) {
