@@ -6,6 +6,7 @@ use crate::rocpd::reader;
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
+use midair_tests::stage::command;
 use midair_tests::stand_in::Kit;
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, Target, until};
@@ -14,6 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const WORDS: [&str; 5] = [
     "--kernel-trace",
@@ -139,6 +141,10 @@ fn from_pprof(file: &Path) -> Result<Times> {
     });
     let times = from_stacks(paths)?;
     assert_eq!(launches % LAUNCHES, 0);
+    let time = |key: &str| Duration::from_nanos(said[key].as_u64().unwrap_or(0));
+    // The session was in the last minutes.
+    let ago = SystemTime::now().duration_since(UNIX_EPOCH + time("time"))?;
+    assert!(time("duration") <= ago && ago < 4 * PATIENCE, "{said}");
     Ok(times)
 }
 
@@ -263,6 +269,67 @@ fn each_line_has_the_times_of_its_own_launches() -> Result<()> {
         target.expect("ready")?;
         check_hip(target).map_err(|error| format!("{python}: {error}"))?;
     }
+    Ok(())
+}
+
+/// A started program writes its files itself.
+#[test]
+fn each_line_has_the_times_of_its_own_launches_in_a_started_program() -> Result<()> {
+    for python in pythons() {
+        let kit = Kit::new()?;
+        let out = kit.scratch().join("out");
+        let mut run = command("midair")?;
+        run.arg("run").args(WORDS).args(["-o", "out", "-d"]);
+        run.arg(&out).arg("--").arg(&python);
+        run.arg(workspace().join("tests/python/launch_lines.py"));
+        let runtime = kit.dir().join("libamdhip64.so.7").display().to_string();
+        let directory = kit.dir().display().to_string();
+        run.arg(&runtime);
+        // The stand-in does not register itself when it is loaded, as AMD's runtime does.
+        let variables = [("LD_LIBRARY_PATH", &*directory), ("LD_PRELOAD", &*runtime)];
+        let target = kit.start_command(run, "model.log", &variables)?;
+        check_started(target, &out).map_err(|error| format!("{python}: {error}"))?;
+    }
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let kernels = lab.kernels()?;
+    let (script, out) = (
+        lab.scratch().join("launch_lines.py"),
+        lab.scratch().join("out"),
+    );
+    std::fs::copy(workspace().join("tests/python/launch_lines.py"), &script)?;
+    let (stage, at) = (lab.stage()?, lab.inside(&out)?);
+    let program = format!("{stage}/bin/midair");
+    let own = [&program, "run", "-o", "out", "-d", &at];
+    let words: Vec<&str> = own.into_iter().chain(WORDS).chain(["--"]).collect();
+    let target = lab
+        .run("/usr/bin/python3")
+        .arg(lab.inside(&script)?)
+        .arg("/usr/lib/x86_64-linux-gnu/libamdhip64.so.7")
+        .arg(&kernels)
+        .env("PYTHONDONTWRITEBYTECODE", 1)
+        .under(&words)
+        .spawn()?;
+    check_started(target, &out)
+}
+
+/// Checks a program that `midair run` has started.
+fn check_started(mut target: LabTarget, out: &Path) -> Result<()> {
+    target.expect("ready")?;
+    target.send("work 2")?;
+    target.expect("work")?;
+    target.send("quit")?;
+    let exit = target.target.wait(PATIENCE)?.success()?;
+    let file = |name: &str| out.join(format!("out_{name}"));
+    let (by_grid, count) = from_rows(&file("kernel_trace.csv"))?;
+    // One round comes before "ready".
+    assert_eq!(count, 3 * LAUNCHES, "{exit}");
+    let wanted = threads_as_one(&by_grid);
+    assert_eq!(from_folded(&file("results.folded"))?, wanted);
+    assert_eq!(from_rocpd(&file("results.db"))?, wanted);
+    let said = exit.stderr.join("\n");
+    assert!(said.contains("launch_lines.py:"), "{said}");
     Ok(())
 }
 

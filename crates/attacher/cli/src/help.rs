@@ -50,6 +50,7 @@ pub(crate) const RUN: &str = "\
 Examples:
   midair run ./app input.bin                      HIP calls, kernels and copies
   midair run -f pftrace -d results -- ./app -v    pass -v to the program
+  midair run --stacks python -- python3 job.py    by lines of Python code
 
 --help-all also lists options that are known and not built yet.";
 

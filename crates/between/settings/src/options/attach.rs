@@ -1,6 +1,9 @@
 //! Which process, for how long.
 
-use super::{Category::Attach, Front, Opt, Sets, Shape};
+use super::{
+    Category::{self, Attach},
+    Front, Opt, Sets, Shape,
+};
 use crate::settings::{CUDA_HW_TRACE, STACKS};
 
 /// Greatest pid that Linux can hand out (PID_MAX_LIMIT).
@@ -233,7 +236,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     ),
     Opt::new(
         "stacks",
-        Attach,
+        Category::Counters,
         Shape::OneOf(&["python", "off"]),
         Sets::Words(&[STACKS], ""),
         "Record at which lines of Python code work is launched (default off)",

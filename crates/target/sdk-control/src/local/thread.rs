@@ -12,6 +12,7 @@ use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, registration, setting};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::pause;
+use midair_settings::Settings;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -109,7 +110,13 @@ pub(super) fn set_up(kind: Kind) -> Result<(), Status> {
         registration::attach()?;
     }
     let spool = *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner);
+    // Tools' buffers have no stacks.
+    let settings = match spool {
+        Some(_) => setting::with(Settings::clone),
+        None => Settings::default(),
+    };
     let applied = collect::with(|collection| {
+        collection.begin_stacks(&settings);
         collection.begin(spool, false);
         collection.apply()
     });
@@ -179,6 +186,7 @@ pub(super) fn finish(command: Command) {
         collection.stop_all(deadline);
         collection.outcome
     });
+    midair_stacks::end();
     let spool = *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(spool) = spool {
         let leaves = if command == Command::Detach {
