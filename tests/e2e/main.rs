@@ -93,6 +93,7 @@ mod terminal;
 mod thread_churn;
 mod tools;
 mod top;
+mod top_code;
 mod trees;
 mod triton;
 mod two_profilers;

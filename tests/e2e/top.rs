@@ -24,13 +24,13 @@ fn streams(lab: &Lab, threads: u32, kernel_ns: u64) -> Result<LabTarget> {
 }
 
 /// A running `midair top PID --json`, which prints a line at each interval.
-struct Top {
+pub(crate) struct Top {
     process: Target,
     read: usize,
 }
 
 impl Top {
-    fn start(pid: i32, words: &[&str]) -> Result<Top> {
+    pub(crate) fn start(pid: i32, words: &[&str]) -> Result<Top> {
         let mut command = command("midair")?;
         command
             .args(["top", &pid.to_string(), "--json"])
@@ -42,7 +42,11 @@ impl Top {
     }
 
     /// Waits for a document that is as wanted, and returns it.
-    fn until(&mut self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Result<Value> {
+    pub(crate) fn until(
+        &mut self,
+        what: &str,
+        mut wanted: impl FnMut(&Value) -> bool,
+    ) -> Result<Value> {
         let mut found = None;
         let mut last = Value::Null;
         let (process, read) = (&mut self.process, &mut self.read);
@@ -87,7 +91,7 @@ impl Top {
     }
 
     /// Ends the session.
-    fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         self.process.signal(libc::SIGINT)?;
         self.process.wait(PATIENCE)?.success()?;
         Ok(())

@@ -11,7 +11,9 @@ use clap_complete::Shell;
 use midair_failure::{Failure, Kind};
 use midair_settings::literal::literal;
 use midair_settings::options::option;
-use midair_settings::{Category, Front, Given, KEEP_RESULTS, OUTPUT_PATH, Resolved, SCREEN};
+use midair_settings::{
+    Category, Front, Given, KEEP_RESULTS, OUTPUT_PATH, Resolved, SCREEN, STACKS,
+};
 
 use crate::attach::{self, Job, Messages, Special, Until};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
@@ -380,28 +382,37 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
         target,
         mut request,
         report,
-    } = asked(matches, &[], report)?;
+    } = asked(matches, top_defaults(matches), report)?;
     // Without a current directory the files of the key r go elsewhere, and are named there.
     if request.settings.text(OUTPUT_PATH) == Some("%cwd%") && std::env::current_dir().is_err() {
         let temporary = literal(&std::env::temp_dir());
         request.settings.set(OUTPUT_PATH, temporary);
     }
-    let options = top::Options::of(matches, given.duration("duration"))?;
+    let has_stacks = !matches!(request.settings.text(STACKS), None | Some("off"));
+    let options = top::Options::of(matches, given.duration("duration"), has_stacks)?;
     if matches!(request.settings.burst_percent(), Ok(Some(_))) {
         return Err(Failure::new(
             Kind::Usage,
             "midair top cannot record in bursts: a GPU would seem idle between them; --max-overhead requires --pmc here",
         ));
     }
+    if top::by_code(matches) && !has_stacks {
+        return Err(Failure::new(
+            Kind::Usage,
+            "--by code requires stacks, which --stacks off excludes",
+        ));
+    }
     let whom = target.words(engine);
-    top::run(
-        engine,
-        |request| target.job(request, false),
-        request,
-        &whom,
-        &options,
-        &report,
-    )
+    let job = |request| target.clone().job(request, false);
+    top::run(engine, job, request, &whom, options, &report)
+}
+
+/// Returns what `midair top` asks for where the user does not.
+fn top_defaults(matches: &ArgMatches) -> &'static [Default] {
+    match top::by_code(matches) {
+        true => &[("stacks", "python")],
+        false => &[],
+    }
 }
 
 fn run_attach(
@@ -458,6 +469,7 @@ fn run_attach(
 }
 
 /// The target of `midair attach`.
+#[derive(Clone)]
 enum Target {
     One(Pid),
     Many(Selection),

@@ -12,8 +12,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::{Failure, Kind};
 use midair_live::{Answer, Cut, Model, Process, Snapshot, Watched};
 use midair_session::Keep;
-use midair_settings::{Category, Front, duration_word};
-use midair_top::{Action, Look, View};
+use midair_settings::{Category, Front, STACKS, duration_word};
+use midair_top::{Action, By, Look, View};
 use screen::Screen;
 use starts::Starts;
 use std::os::fd::AsFd;
@@ -81,6 +81,14 @@ pub(crate) fn command(pid: Arg) -> Command {
                 .help("Print JSON, one line per process and interval"),
         )
         .arg(
+            Arg::new("by")
+                .long("by")
+                .value_name("ROWS")
+                .value_parser(["kernel", "code"])
+                .default_value("kernel")
+                .help("Show kernels, or the lines of Python code that launch them (--stacks python)"),
+        )
+        .arg(
             Arg::new("interval")
                 .long("interval")
                 .value_name("TIME")
@@ -98,6 +106,8 @@ pub(crate) struct Options {
     once: bool,
     json: bool,
     interval: Option<Duration>,
+    by: By,
+    takes_stacks: bool,
     duration: Option<Duration>,
     /// Whether standard input is left alone.
     until_signal: bool,
@@ -105,7 +115,11 @@ pub(crate) struct Options {
 
 impl Options {
     /// Reads the options from the words.
-    pub(crate) fn of(matches: &ArgMatches, duration: Option<Duration>) -> Result<Options, Failure> {
+    pub(crate) fn of(
+        matches: &ArgMatches,
+        duration: Option<Duration>,
+        takes_stacks: bool,
+    ) -> Result<Options, Failure> {
         let interval = match matches.get_one::<String>("interval") {
             None => None,
             Some(word) => Some(
@@ -123,28 +137,71 @@ impl Options {
             once: matches.get_flag("once"),
             json: matches.get_flag("json"),
             interval,
+            by: match by_code(matches) {
+                true => By::Code,
+                false => By::Kernel,
+            },
+            takes_stacks,
             duration,
             until_signal: matches.get_flag("until-signal"),
         })
     }
 }
 
+/// Whether the words ask for lines of code.
+pub(crate) fn by_code(matches: &ArgMatches) -> bool {
+    matches
+        .get_one::<String>("by")
+        .is_some_and(|by| by == "code")
+}
+
 /// Attaches, shows, detaches. Returns the exit code.
 pub(crate) fn run(
     engine: &dyn Engine,
-    job: impl FnOnce(Request) -> Job,
+    job: impl Fn(Request) -> Job,
+    mut request: Request,
+    whom: &str,
+    mut options: Options,
+    report: &Report,
+) -> Result<u8, Failure> {
+    let signals = Signals::block()?;
+    let began = Instant::now();
+    loop {
+        let one = request.clone();
+        match watch(engine, &job, one, whom, &options, (&signals, began), report)? {
+            Over::With(code) => return Ok(code),
+            Over::ForStacks => {
+                request.settings.set(STACKS, "python");
+                (options.by, options.takes_stacks) = (By::Code, true);
+            }
+        }
+    }
+}
+
+/// How a session of `midair top` ended.
+enum Over {
+    /// For good, with this exit code.
+    With(u8),
+    /// The user wants stacks, which needs another session.
+    ForStacks,
+}
+
+/// Attaches, shows, detaches.
+fn watch(
+    engine: &dyn Engine,
+    job: impl Fn(Request) -> Job,
     mut request: Request,
     whom: &str,
     options: &Options,
+    (signals, began): (&Signals, Instant),
     report: &Report,
-) -> Result<u8, Failure> {
+) -> Result<Over, Failure> {
     let watched = Watched::default();
     request.live = Some(watched.clone());
     request.keep = Keep::Latest {
         time: Duration::ZERO,
         bytes: 0,
     };
-    let signals = Signals::block()?;
     let job = job(request);
     let whose = Whose::of(engine, &job);
     let mut attached = {
@@ -157,18 +214,21 @@ pub(crate) fn run(
     report.info(&format!("attached to {whom}"));
     let mut watch = Watch {
         attached: attached.as_mut(),
-        signals: &signals,
+        signals,
         watched: &watched,
+        began,
         options,
         report,
         cpu: Cpu::new(),
         written: Vec::new(),
+        wants_stacks: false,
     };
     let ended = match options.once || options.json || !screen::is_there() {
         true => watch.lines(),
         false => watch.screen(),
     };
     let mut written = std::mem::take(&mut watch.written);
+    let wants_stacks = watch.wants_stacks;
     // Whatever happened, the target must be free before anything is reported.
     let trace = attached.detach();
     // The screen has gone, and what it said of files with it. Some are written at the detach.
@@ -177,12 +237,15 @@ pub(crate) fn run(
     let ended = ended?;
     let trace = trace?;
     if let Some(failure) = trace.detach_failure() {
-        return Ok(report.failure(failure));
+        return Ok(Over::With(report.failure(failure)));
     }
-    Ok(match ended {
+    if wants_stacks {
+        return Ok(Over::ForStacks);
+    }
+    Ok(Over::With(match ended {
         Ended::Target(end) => over(end, whom, &whose, report),
         _ => 0,
-    })
+    }))
 }
 
 /// Returns the exit code where the target ended.
@@ -204,20 +267,26 @@ struct Watch<'a> {
     attached: &'a mut dyn Attached,
     signals: &'a Signals,
     watched: &'a Watched,
+    /// When the first session started.
+    began: Instant,
     options: &'a Options,
     report: &'a Report,
     cpu: Cpu,
     /// What the screen said of files.
     written: Vec<String>,
+    /// Whether the user wants stacks, which this session does not take.
+    wants_stacks: bool,
 }
 
 impl Watch<'_> {
     fn view(&self) -> View {
         let style = self.report.table_style();
-        View::new(Look {
+        let mut view = View::new(Look {
             colour: style.colour,
             unicode: style.unicode,
-        })
+        });
+        view.show_by(self.options.by);
+        view
     }
 
     /// Writes lines with the present state at each interval, until something ends it.
@@ -226,7 +295,7 @@ impl Watch<'_> {
         let interval = options.interval.unwrap_or(LINES);
         let mut view = self.view();
         let columns = report.columns().unwrap_or(COLUMNS);
-        let began = Instant::now();
+        let began = self.began;
         // As with midair attach, a time or --until-signal says when it ends.
         let reads = !(options.once || options.until_signal || options.duration.is_some());
         let stdin = std::io::stdin();
@@ -271,8 +340,8 @@ impl Watch<'_> {
         let mut view = self.view();
         let mut screen = Screen::open()?;
         let mut starts = Starts::default();
-        let began = Instant::now();
-        let mut next = began;
+        let began = self.began;
+        let mut next = Instant::now();
         loop {
             let event = self.attached.poll()?;
             for notice in self.attached.news() {
@@ -308,6 +377,12 @@ impl Watch<'_> {
             match view.key(key) {
                 Action::Draw => {}
                 Action::Quit => return Ok(Ended::Enter),
+                // The session may take stacks and have none yet.
+                Action::TakeStacks if self.options.takes_stacks => {}
+                Action::TakeStacks => {
+                    self.wants_stacks = true;
+                    return Ok(Ended::Enter);
+                }
                 Action::Keep => {
                     keep(self.watched);
                     let seconds = KEPT.as_secs();

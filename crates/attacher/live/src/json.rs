@@ -1,5 +1,6 @@
 //! A snapshot as a JSON document.
 
+use crate::code::Line;
 use crate::gauge::Counter;
 use crate::snapshot::{Call, Copies, Device, Kernel, Queue, Snapshot};
 use midair_output::Stat;
@@ -13,7 +14,7 @@ impl Snapshot {
     /// Returns the snapshot as a document. Names that end in `_ns` are nanoseconds, times are
     /// CLOCK_BOOTTIME, shares lie between 0 and 1, and rates are per second.
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut document = json!({
             "schema": SCHEMA,
             "pid": self.pid,
             "name": self.name,
@@ -33,7 +34,15 @@ impl Snapshot {
             "copies": self.copies.iter().map(copies).collect::<Vec<_>>(),
             "queues": self.queues.iter().map(queue).collect::<Vec<_>>(),
             "counters": self.counters.iter().map(counter).collect::<Vec<_>>(),
-        })
+        });
+        // Without --stacks there are no such members.
+        if let Some(lines) = &self.code {
+            document["code"] = lines.iter().map(line).collect();
+        }
+        if let Some(why) = &self.no_stacks {
+            document["no_stacks"] = why.as_str().into();
+        }
+        document
     }
 }
 
@@ -70,6 +79,20 @@ fn kernel(kernel: &Kernel) -> Value {
         "rate": kernel.rate,
         "all": total(&kernel.total),
         "median_ns": kernel.histogram.quantile(0.5),
+    })
+}
+
+fn line(line: &Line) -> Value {
+    json!({
+        "name": line.code.name,
+        "file": line.code.file,
+        "line": line.code.line,
+        "function": line.code.function,
+        "share": line.share,
+        "share_before": line.before,
+        "rate": line.rate,
+        "all": total(&line.total),
+        "median_ns": line.histogram.quantile(0.5),
     })
 }
 

@@ -10,17 +10,21 @@
 //! whatever exceeds it is summed up under one name.
 #![forbid(unsafe_code)]
 
+mod code;
+mod fast;
 mod gauge;
 mod histogram;
 mod json;
 mod lane;
 mod model;
+mod ran;
 mod recent;
 mod snapshot;
 mod trigger;
 mod watched;
 mod wishes;
 
+pub use code::Line;
 pub use gauge::Counter;
 pub use histogram::{Histogram, WIDTH as HISTOGRAM_WIDTH};
 pub use json::SCHEMA;

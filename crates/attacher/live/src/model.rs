@@ -1,15 +1,16 @@
 //! The model of one process: what its records say about the last seconds.
 
+use crate::code::Code;
+use crate::fast::Fast;
 use crate::gauge::{Counter, Gauge};
-use crate::histogram::Histogram;
 use crate::lane::Lane;
+use crate::ran::Ran;
 use crate::recent::{Recent, SLOT, WINDOW};
 use crate::trigger::Triggers;
 use crate::wishes::Wishes;
 use midair_output::{DeviceReadings, Names, Observer, Stat, is_wait};
 use midair_record::event::{self, Api, CUDA_NODE, Copy, KernelSymbol, Marker, MemorySet, Record};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// The most kernels that have a line of their own. The others share one.
@@ -65,14 +66,6 @@ pub struct Pulse {
     pub memory: Option<f64>,
     /// What was sampled of whole NVIDIA GPUs in the last seconds.
     pub metrics: Vec<Counter>,
-}
-
-/// What one kernel did.
-#[derive(Debug, Default)]
-pub(crate) struct Ran {
-    pub(crate) total: Stat,
-    pub(crate) recent: Recent,
-    pub(crate) histogram: Histogram,
 }
 
 /// What one function, or one direction of copies, did.
@@ -133,6 +126,7 @@ pub struct Model {
     objects: HashMap<u64, u64, Fast>,
     name_bytes: usize,
     messages: Option<VecDeque<(u64, String)>>,
+    pub(crate) code: Code,
     /// How counters of whole devices are read, where there are any.
     pub(crate) readings: Option<DeviceReadings>,
     pub(crate) gauges: BTreeMap<(u32, &'static str), Gauge>,
@@ -174,6 +168,7 @@ impl Model {
             objects: HashMap::default(),
             name_bytes: 0,
             messages: None,
+            code: Code::new(),
             readings: None,
             gauges: BTreeMap::new(),
             wishes: Wishes::default(),
@@ -210,6 +205,7 @@ impl Model {
             lanes.queued.forget_before(horizon);
         }
         self.forget_readings();
+        self.code.pulse(now);
         if !self.triggers.is_empty() {
             self.look_for_events();
         }
@@ -306,9 +302,8 @@ impl Model {
             let id = kernel.kernel_id;
             self.triggers.kernel(id, symbol, (start, end), before);
         }
-        ran.total.count(end - start);
-        ran.recent.add(start, end, 0);
-        ran.histogram.add(end - start);
+        ran.add((start, end));
+        self.code.add(kernel.correlation, (start, end));
         if let Some(lanes) = self.lanes(kernel.node) {
             lanes.is_gpu = true;
             lanes.busy.add(start, end);
@@ -341,6 +336,7 @@ impl Model {
         called.total.count(end - start);
         called.recent.add(start, end, copy.bytes);
         called.bytes = called.bytes.saturating_add(copy.bytes);
+        self.code.add(copy.correlation, (start, end));
         for node in [copy.src_node, copy.dst_node] {
             if let Some(lanes) = self.lanes(node) {
                 lanes.copying.add(start, end);
@@ -428,6 +424,9 @@ impl Observer for Model {
                 self.add_values(&values.unwrap_or_default());
             }
             Record::KernelSymbol(symbol, name) => self.add_symbol(symbol, name),
+            Record::Code(..) | Record::Stack(..) | Record::LaunchStack(_) | Record::Note(_) => {
+                self.code.learn(record);
+            }
             Record::Queue(queue) => {
                 if self.queues.len() < MOST_QUEUES {
                     self.queues.entry(queue.queue_id).or_default().node = queue.node;
@@ -446,37 +445,6 @@ impl Observer for Model {
 /// Whether a function copies, and returns when that is done.
 fn copies(name: &str) -> bool {
     name.contains("Memcpy") && !name.contains("Async") && !name.contains("Node")
-}
-
-/// A hasher for small numbers. They come from our own counters, or their tables are limited.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Mix(u64);
-
-pub(crate) type Fast = BuildHasherDefault<Mix>;
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u8(&mut self, number: u8) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(26) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
 }
 
 #[cfg(test)]

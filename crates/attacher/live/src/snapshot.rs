@@ -1,5 +1,6 @@
 //! The contents of a model at one moment, with names.
 
+use crate::code::Line;
 use crate::gauge::Counter;
 use crate::histogram::Histogram;
 use crate::lane::{self, Lane, Span};
@@ -47,6 +48,10 @@ pub struct Snapshot {
     pub devices: Vec<Device>,
     /// The kernels, by time now, then by time so far.
     pub kernels: Vec<Kernel>,
+    /// The lines of code that launched work, in the same order. None without `--stacks`.
+    pub code: Option<Vec<Line>>,
+    /// Why the session takes no stacks, where that was asked for.
+    pub no_stacks: Option<String>,
     /// The calls, by time now.
     pub calls: Vec<Call>,
     /// The copies, by direction.
@@ -192,6 +197,8 @@ impl Snapshot {
             worker: worker(model),
             devices: devices(model, now.saturating_sub(window)),
             kernels,
+            code: code(model, per_second),
+            no_stacks: model.code.why_none(),
             calls: calls(model, &recent, window, per_second),
             copies: copies(model, &recent, per_second),
             queues: queues(model, &labels),
@@ -330,6 +337,12 @@ fn kernels(
         }
     }
     (rows, labels)
+}
+
+fn code(model: &Model, per_second: impl Fn(u64) -> f64) -> Option<Vec<Line>> {
+    let mut lines = model.code.lines(model.pulse.now, per_second)?;
+    lines.truncate(MOST_ROWS);
+    Some(lines)
 }
 
 fn name_of(id: u64, labels: &BTreeMap<u64, String>) -> String {

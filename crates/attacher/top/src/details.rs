@@ -1,8 +1,8 @@
-//! One kernel: its whole name, and how long it took.
+//! One kernel, or one line of code: its whole name, and how long it took.
 
 use crate::draw::{Line, Tone, bar};
 use crate::rows::Row;
-use crate::view::View;
+use crate::view::{By, View};
 use crate::words::{percent, rate};
 use midair_output::table::duration;
 
@@ -11,7 +11,11 @@ const NAME_LINES: usize = 6;
 
 /// Returns the lines of the screen below the header.
 pub(crate) fn lines(view: &View, row: &Row, columns: usize, rows: usize) -> Vec<Line> {
-    let mut lines = vec![Line::new(Tone::Head, "KERNEL".to_owned())];
+    let (title, works) = match view.by {
+        By::Kernel => ("KERNEL", "KERNELS"),
+        By::Code => ("CODE", "LAUNCHES"),
+    };
+    let mut lines = vec![Line::new(Tone::Head, title.to_owned())];
     let name: Vec<char> = row.name.chars().collect();
     for part in name.chunks(columns.max(1)).take(NAME_LINES) {
         lines.push(Line::new(Tone::Plain, part.iter().collect()));
@@ -57,7 +61,7 @@ pub(crate) fn lines(view: &View, row: &Row, columns: usize, rows: usize) -> Vec<
     lines.push(Line::empty());
     lines.push(Line::new(
         Tone::Head,
-        format!("{:>10} {:>9}", "FROM", "KERNELS"),
+        format!("{:>10} {:>9}", "FROM", works),
     ));
     let classes = row.histogram.classes();
     let room = rows.saturating_sub(lines.len()).max(1);

@@ -1,6 +1,6 @@
 //! What keys do.
 
-use crate::view::{Sort, View};
+use crate::view::{By, Sort, View};
 
 /// A key, as far as one is used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub enum Action {
     Quit,
     /// Keep the next seconds as files.
     Keep,
+    /// Take stacks from now on. The view shows lines of code already.
+    TakeStacks,
 }
 
 impl View {
@@ -60,6 +62,16 @@ impl View {
             Key::Char(' ' | 'p') => self.pause(),
             Key::Char('s') => self.sort = self.sort.next(),
             Key::Char('S') => self.sort = Sort::default(),
+            Key::Char('c') => {
+                let by = match self.by {
+                    By::Kernel => By::Code,
+                    By::Code => By::Kernel,
+                };
+                self.show_by(by);
+                if by == By::Code && !self.has_code() {
+                    return Action::TakeStacks;
+                }
+            }
             Key::Char('/') => self.typed = Some(self.filter.clone()),
             Key::Char('?' | 'h') => self.help = !self.help,
             Key::Char('k') => self.select(-1),

@@ -6,6 +6,7 @@
 //! terminal. Nothing here knows of sessions, and nothing reads or writes.
 #![forbid(unsafe_code)]
 
+mod code;
 mod details;
 mod draw;
 mod keys;
@@ -16,4 +17,4 @@ mod view;
 mod words;
 
 pub use keys::{Action, Key};
-pub use view::{Look, Sort, View};
+pub use view::{By, Look, Sort, View};

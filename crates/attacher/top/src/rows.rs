@@ -1,6 +1,6 @@
-//! The kernels of all processes that are shown, by name.
+//! The kernels of all processes that are shown, or the lines of code that launched them, by name.
 
-use crate::view::{Sort, View};
+use crate::view::{By, Sort, View};
 use midair_live::{Histogram, Snapshot};
 use midair_output::Stat;
 use std::cmp::Ordering;
@@ -21,9 +21,9 @@ pub(crate) struct Row {
 }
 
 impl View {
-    /// Returns the kernels that pass the filter, in the order that the user chose.
+    /// Returns the kernels, or the lines of code, that pass the filter, in the order that the user chose.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let mut rows = rows(&self.snapshots);
+        let mut rows = rows(&self.snapshots, self.by);
         rows.retain(|row| self.filter.is_empty() || row.name.to_lowercase().contains(&self.filter));
         rows.sort_by(|a, b| by(self.sort, a, b).then_with(|| a.name.cmp(&b.name)));
         rows
@@ -44,9 +44,9 @@ fn by(sort: Sort, a: &Row, b: &Row) -> Ordering {
     }
 }
 
-/// Returns one line for all kernels with the same name, regardless of process and code object.
+/// Returns one line for all kernels, or lines of code, with the same name, regardless of process and code object.
 /// Shares are those of all processes together, each of which counts equally.
-fn rows(snapshots: &[Snapshot]) -> Vec<Row> {
+fn rows(snapshots: &[Snapshot], by: By) -> Vec<Row> {
     let running: Vec<&Snapshot> = snapshots.iter().filter(|it| it.ended.is_none()).collect();
     let shown: Vec<&Snapshot> = match running.is_empty() {
         true => snapshots.iter().collect(),
@@ -55,6 +55,19 @@ fn rows(snapshots: &[Snapshot]) -> Vec<Row> {
     let processes = shown.len().max(1) as f64;
     let mut by_name: BTreeMap<&str, Row> = BTreeMap::new();
     for snapshot in &shown {
+        if by == By::Code {
+            for line in snapshot.code.iter().flatten() {
+                let row = by_name.entry(&line.code.name).or_default();
+                row.name.clone_from(&line.code.name);
+                row.symbol = line.code.whole();
+                row.share += line.share / processes;
+                row.change += (line.share - line.before) / processes;
+                row.rate += line.rate;
+                row.total.merge(&line.total);
+                row.histogram.merge(&line.histogram);
+            }
+            continue;
+        }
         for kernel in &snapshot.kernels {
             let row = by_name.entry(&kernel.name).or_default();
             row.name.clone_from(&kernel.name);

@@ -2,9 +2,9 @@
 
 use crate::draw::{Line, Tone, bar};
 use crate::rows::Row;
-use crate::view::View;
+use crate::view::{By, View};
 use crate::words::{bytes_rate, change, clock, number, percent, rate};
-use crate::{details, processes};
+use crate::{code, details, processes};
 use midair_live::{Device, Snapshot};
 use midair_output::table::duration;
 use midair_output::{short_names, told_apart};
@@ -19,9 +19,10 @@ const COUNTERS: usize = 8;
 const ROWS_OF_TEXT: usize = 20;
 
 /// Keys and what they do.
-const HELP: [&str; 9] = [
+const HELP: [&str; 10] = [
     "q            detach and quit",
     "s, S         sort by the next column, or by share again",
+    "c            show lines of Python code, or kernels again",
     "/            filter kernels by name; Esc shows all",
     "space, p     pause or resume the screen",
     "up, down     select a kernel (also j and k)",
@@ -228,17 +229,21 @@ impl View {
     }
 
     fn kernels(&self, kernels: &[Row], columns: usize, room: usize) -> Vec<Line> {
+        let title = match self.by {
+            By::Kernel => "KERNEL",
+            By::Code => "CODE",
+        };
         let narrow = columns < 72;
         let fixed = if narrow { 27 } else { 47 };
         let width = columns.saturating_sub(fixed).max(12);
         let head = match narrow {
             true => format!(
                 "{:<width$}{:>8}{:>8}{:>10}",
-                "KERNEL", "SHARE", "CHANGE", "MEAN"
+                title, "SHARE", "CHANGE", "MEAN"
             ),
             false => format!(
                 "{:<width$}{:>8}{:>8}{:>10}{:>10}{:>10}",
-                "KERNEL", "SHARE", "CHANGE", "PER S", "MEAN", "TOTAL"
+                title, "SHARE", "CHANGE", "PER S", "MEAN", "TOTAL"
             ),
         };
         let mut lines = vec![Line::new(Tone::Head, head)];
@@ -246,8 +251,11 @@ impl View {
         // The marked line has to be on the screen.
         let first = marked.map_or(0, |at| (at + 1).saturating_sub(room.max(1)));
         let names: Vec<&str> = kernels.iter().map(|row| row.name.as_str()).collect();
-        let names = short(&names);
-        let names = told_apart(&names, width.saturating_sub(2), self.look.unicode);
+        let (room_of_name, unicode) = (width.saturating_sub(2), self.look.unicode);
+        let names = match self.by {
+            By::Kernel => told_apart(&short(&names), room_of_name, unicode),
+            By::Code => code::fitted(&names, room_of_name, unicode),
+        };
         for (at, (row, name)) in kernels.iter().zip(names).enumerate().skip(first).take(room) {
             let sign = if row.in_flight > 0 { '>' } else { ' ' };
             let mut text = format!("{sign}{name}");
@@ -273,6 +281,12 @@ impl View {
             };
             lines.push(Line::new(tone, text));
         }
+        if self.by == By::Code {
+            let reasons = self.snapshots.iter().filter_map(|it| it.no_stacks.as_ref());
+            let different: BTreeSet<&String> = reasons.collect();
+            let reason = |why: &String| Line::new(Tone::Bad, why.clone());
+            lines.extend(different.into_iter().map(reason));
+        }
         lines
     }
 
@@ -287,15 +301,24 @@ impl View {
             true => String::new(),
             false => format!("  only '{}'", self.filter),
         };
-        let long = format!(
-            "q quit  s sort ({})  / filter  space pause  Enter details  r record  ? help{filter}",
-            self.sort.word()
-        );
-        let text = match long.chars().count() > columns {
-            true => format!("q s:{} / space Enter r ?{filter}", self.sort.word()),
-            false => long,
+        let sort = self.sort.word();
+        let other = match self.by {
+            By::Kernel => "code",
+            By::Code => "kernels",
         };
-        Line::new(Tone::Dim, text)
+        // The first one that fits, or else the shortest.
+        let [long, middle, short] = [
+            format!(
+                "q quit  s sort ({sort})  c {other}  / filter  space pause  Enter details  r record  ? help{filter}"
+            ),
+            format!(
+                "q quit  s sort ({sort})  c {other}  / filter  space  Enter  r record  ? help{filter}"
+            ),
+            format!("q s:{sort} c:{other} / space Enter r ?{filter}"),
+        ];
+        let mut fitting = [long, middle].into_iter();
+        let text = fitting.find(|text| text.chars().count() <= columns);
+        Line::new(Tone::Dim, text.unwrap_or(short))
     }
 }
 

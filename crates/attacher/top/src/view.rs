@@ -12,6 +12,16 @@ pub struct Look {
     pub unicode: bool,
 }
 
+/// The rows of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum By {
+    /// Kernels.
+    #[default]
+    Kernel,
+    /// Lines of the application's code that launch work.
+    Code,
+}
+
 /// How kernels are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sort {
@@ -61,6 +71,7 @@ impl Sort {
 pub struct View {
     pub(crate) look: Look,
     pub(crate) sort: Sort,
+    pub(crate) by: By,
     /// The text that the names of shown kernels contain, in lower case.
     pub(crate) filter: String,
     /// The filter that is being typed.
@@ -84,6 +95,7 @@ impl View {
         View {
             look,
             sort: Sort::default(),
+            by: By::default(),
             filter: String::new(),
             typed: None,
             paused: false,
@@ -94,6 +106,19 @@ impl View {
             own: 0.0,
             message: String::new(),
         }
+    }
+
+    /// Chooses the rows of the table.
+    pub fn show_by(&mut self, by: By) {
+        self.by = by;
+        self.selected = None;
+        self.open = false;
+    }
+
+    /// Whether some session takes stacks, or says why it does not.
+    pub(crate) fn has_code(&self) -> bool {
+        let mut all = self.snapshots.iter();
+        all.any(|it| it.code.is_some() || it.no_stacks.is_some())
     }
 
     /// Takes what processes do now, and the share of one processor that the attacher takes. A

@@ -1,8 +1,8 @@
 //! The screens as text, through ratatui's test backend.
 
-use midair_live::{Call, Copies, Counter, Device, Head, Idle, Kernel, Queue, Snapshot};
-use midair_output::Stat;
-use midair_top::{Action, Key, Look, View};
+use midair_live::{Call, Copies, Counter, Device, Head, Idle, Kernel, Line, Queue, Snapshot};
+use midair_output::{CodeLine, Stat};
+use midair_top::{Action, By, Key, Look, View};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -129,7 +129,7 @@ fn one_process_at_100_columns() {
         "",
         "",
         "",
-        "q quit  s sort (share)  / filter  space pause  Enter details  r record  ? help",
+        "q quit  s sort (share)  c code  / filter  space pause  Enter details  r record  ? help",
     ];
     assert_eq!(screen, wanted, "\n{}", screen.join("\n"));
 }
@@ -154,8 +154,89 @@ fn sixty_columns_are_enough() {
                 .any(|line| line.contains("75.0%") && line.contains("1.50 ms")),
             "{text}"
         );
-        assert_eq!(screen.last().unwrap(), "q s:share / space Enter r ?");
+        assert_eq!(screen.last().unwrap(), "q s:share c:code / space Enter r ?");
     }
+}
+
+fn line([file, line, function]: [&str; 3], share: f64, calls: u64) -> Line {
+    Line {
+        code: CodeLine {
+            name: format!("{file}:{line} {function}"),
+            file: format!("/srv/{file}"),
+            line: line.parse().unwrap_or(0),
+            function: function.to_owned(),
+        },
+        share,
+        before: share,
+        rate: calls as f64 / 2.0,
+        total: stat(calls, 20_000),
+        ..Line::default()
+    }
+}
+
+#[test]
+fn lines_of_code_take_the_place_of_kernels() {
+    let mut shown = snapshot(4711);
+    shown.code = Some(vec![
+        line(["job/train.py", "31", "Net.forward"], 0.75, 400),
+        line(
+            [
+                "job/a_long_directory_of_models.py",
+                "1207",
+                "Transformer.block",
+            ],
+            0.25,
+            100,
+        ),
+    ]);
+    let mut view = view(false, vec![shown]);
+    assert_eq!(view.key(Key::Char('c')), Action::Draw);
+    let screen = drawn(&view, 80, 14);
+    let wanted = [
+        "CODE                                SHARE  CHANGE     PER S      MEAN     TOTAL",
+        " job/train.py:31 Net.forward        75.0%       =       200   20.0 us   8.00 ms",
+        " ..._directory_of_models.py:1207    25.0%       =        50   20.0 us   2.00 ms",
+    ];
+    assert_eq!(screen[7..10], wanted, "\n{}", screen.join("\n"));
+    let last = "q quit  s sort (share)  c kernels  / filter  space  Enter  r record  ? help";
+    assert_eq!(screen[13], last);
+    // A small terminal has both lines, too.
+    let screen = drawn(&view, 60, 12);
+    let text = screen.join("\n");
+    assert!(screen.iter().all(|it| it.chars().count() <= 60), "{text}");
+    assert!(text.contains("job/train.py:31 Net.forward  "), "{text}");
+    assert_eq!(
+        screen.iter().filter(|it| it.contains("20.0 us")).count(),
+        2,
+        "{text}"
+    );
+    assert_eq!(screen[11], "q s:share c:kernels / space Enter r ?");
+    view.key(Key::Char('j'));
+    view.key(Key::Enter);
+    let text = drawn(&view, 80, 20).join("\n");
+    assert!(
+        text.contains("CODE\njob/train.py:31 Net.forward\n/srv/job/train.py:31 Net.forward\n"),
+        "{text}"
+    );
+    assert!(text.contains("LAUNCHES"), "{text}");
+    view.key(Key::Escape);
+    assert_eq!(view.key(Key::Char('c')), Action::Draw);
+    assert!(drawn(&view, 80, 14).join("\n").contains("KERNEL "));
+}
+
+#[test]
+fn lines_of_code_need_stacks() {
+    let mut view = view(false, vec![snapshot(4711)]);
+    assert_eq!(view.key(Key::Char('c')), Action::TakeStacks);
+    // The session that takes none says why.
+    let mut shown = snapshot(4711);
+    let why = "no stacks are taken (--stacks): only the stacks of Python 3.11 to 3.14 are read";
+    shown.no_stacks = Some(why.to_owned());
+    view.show(vec![shown], 0.0);
+    view.show_by(By::Code);
+    assert!(drawn(&view, 100, 14).join("\n").contains(why));
+    assert_eq!(view.key(Key::Char('c')), Action::Draw);
+    assert_eq!(view.key(Key::Char('c')), Action::Draw);
 }
 
 /// Names are those of the table after an attach; the details have the whole name.

@@ -1,6 +1,6 @@
 //! The application's code behind the GPU's time: names of frames, and sums by stack.
 
-use crate::index::{Function, Index, Stat};
+use crate::index::{Function, Index, Stacks, Stat};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -46,26 +46,62 @@ fn is_own(function: &Function) -> bool {
     !is_library && !function.file.is_empty()
 }
 
-/// Returns the GPU's time by the line that launched the work: the innermost one in code that is not
-/// a library's, or the innermost where all are.
+/// The line of the application that launched some work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CodeLine {
+    /// Its name in tables, as `job/train.py:31 loss`.
+    pub name: String,
+    /// The whole path of its file. Empty where there is no stack.
+    pub file: String,
+    /// Its number; 0 where it is not known.
+    pub line: u32,
+    /// The function.
+    pub function: String,
+}
+
+impl CodeLine {
+    fn only(name: &str) -> CodeLine {
+        CodeLine {
+            name: name.to_owned(),
+            ..CodeLine::default()
+        }
+    }
+
+    /// Returns the line for the work that was launched at a stack: the innermost one in code that is
+    /// not a library's, or the innermost where all are. The stack 0 is no stack.
+    pub fn of(stacks: &Stacks, stack: u32) -> CodeLine {
+        if stack == 0 {
+            return CodeLine::only(NO_STACK);
+        }
+        let frames: Vec<_> = stacks.frames(stack).into_iter().flatten().collect();
+        let own = frames.iter().find(|(function, _)| is_own(function));
+        match own.or(frames.first()) {
+            Some((function, line)) => CodeLine {
+                name: format!("{} {}", place(function, *line), one_line(&function.name)),
+                file: one_line(&function.file).into_owned(),
+                line: *line,
+                function: one_line(&function.name).into_owned(),
+            },
+            None => CodeLine::only(UNKNOWN_STACK),
+        }
+    }
+
+    /// Returns the name with the whole path.
+    pub fn whole(&self) -> String {
+        match (self.file.is_empty(), self.line) {
+            (true, _) => self.name.clone(),
+            (false, 0) => format!("{} {}", self.file, self.function),
+            (false, line) => format!("{}:{line} {}", self.file, self.function),
+        }
+    }
+}
+
+/// Returns the GPU's time by the line that launched the work.
 pub(crate) fn by_line(index: &Index) -> HashMap<String, Stat> {
     let mut all: HashMap<String, Stat> = HashMap::new();
     for (stack, _, sum) in index.stacks.all() {
-        let name = match index.stacks.frames(stack) {
-            _ if stack == 0 => NO_STACK.to_owned(),
-            None => UNKNOWN_STACK.to_owned(),
-            Some(frames) => {
-                let frames: Vec<_> = frames.collect();
-                let own = frames.iter().find(|(function, _)| is_own(function));
-                match own.or(frames.first()) {
-                    Some((function, line)) => {
-                        format!("{} {}", place(function, *line), one_line(&function.name))
-                    }
-                    None => UNKNOWN_STACK.to_owned(),
-                }
-            }
-        };
-        all.entry(name).or_default().merge(&sum.stat);
+        let line = CodeLine::of(&index.stacks, stack);
+        all.entry(line.name).or_default().merge(&sum.stat);
     }
     all
 }

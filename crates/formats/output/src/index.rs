@@ -331,14 +331,12 @@ impl Index {
                 }
             }
             Record::Burst(burst) => self.bursts.add(burst),
-            Record::Code(code, file, name) => {
-                let fits = self.name_fits(0, file) && self.name_fits(0, name);
-                if fits {
-                    self.stacks.add_function(code, file, name);
+            Record::Code(_, file, name) => {
+                if self.name_fits(0, file) && self.name_fits(0, name) {
+                    self.stacks.learn(record);
                 }
             }
-            Record::Stack(stack, frames) => self.stacks.add_stack(stack, frames),
-            Record::LaunchStack(launch) => self.stacks.add_launch(launch),
+            Record::Stack(..) | Record::LaunchStack(_) => self.stacks.learn(record),
             Record::Note(text) => {
                 if self.notes.len() < MOST_NOTES {
                     self.notes.push(printable(text));

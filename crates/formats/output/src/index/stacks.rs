@@ -6,7 +6,7 @@ mod launches;
 use super::Stat;
 use crate::limits;
 use foldhash::fast::RandomState;
-use midair_record::event::{self, Code, Kernel, LaunchStack, Stack};
+use midair_record::event::{self, Code, Kernel, LaunchStack, Record, Stack};
 use std::collections::HashMap;
 
 pub(crate) use launches::Launches;
@@ -107,6 +107,23 @@ pub struct Stacks {
 }
 
 impl Stacks {
+    /// Makes an empty value that knows only the stacks of the latest launches.
+    pub fn recent() -> Stacks {
+        let mut stacks = Stacks::default();
+        stacks.launches.keep_recent();
+        stacks
+    }
+
+    /// Takes a description of a function or a stack, or the stack of a launch.
+    pub fn learn(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Code(code, file, name) => self.add_function(code, file, name),
+            Record::Stack(stack, frames) => self.add_stack(stack, frames),
+            Record::LaunchStack(launch) => self.add_launch(launch),
+            _ => {}
+        }
+    }
+
     /// Returns what a reader should know about the stacks.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -149,7 +166,7 @@ impl Stacks {
             .chain(waiting.flat_map(|(_, all)| all.iter().map(|(work, sum)| (0, *work, *sum))))
     }
 
-    pub(super) fn add_function(&mut self, code: &Code, file: &[u8], name: &[u8]) {
+    fn add_function(&mut self, code: &Code, file: &[u8], name: &[u8]) {
         if code.header.operation < MOST_NUMBERS {
             let function = Function {
                 file: limits::text(file).into_owned(),
@@ -159,7 +176,7 @@ impl Stacks {
         }
     }
 
-    pub(super) fn add_stack(&mut self, stack: &Stack, frames: &[u8]) {
+    fn add_stack(&mut self, stack: &Stack, frames: &[u8]) {
         self.is_on = true;
         if (1..MOST_NUMBERS).contains(&stack.header.operation) {
             self.stacks
@@ -167,7 +184,7 @@ impl Stacks {
         }
     }
 
-    pub(super) fn add_launch(&mut self, launch: &LaunchStack) {
+    fn add_launch(&mut self, launch: &LaunchStack) {
         let stack = launch.header.operation;
         if stack == 0 || !self.launches.add(launch.correlation, stack) {
             self.left_out += 1;

@@ -1,0 +1,350 @@
+//! The lines of the application's code that launch work (`--stacks`), by the time of that work.
+
+use crate::fast::Fast;
+use crate::histogram::Histogram;
+use crate::lane::Span;
+use crate::ran::Ran;
+use crate::recent::windows;
+use midair_output::{CodeLine, Stacks, Stat};
+use midair_record::event::{NO_STACKS, Record};
+use std::collections::HashMap;
+
+/// The most lines that have a row of their own. The others share one.
+const MOST_LINES: usize = 4096;
+/// The most bytes of the names of files and functions.
+const MOST_NAME_BYTES: usize = 32 << 20;
+/// The most launches whose work has come before their stack, in each of two seconds.
+const MOST_WAITING: usize = 1 << 15;
+/// How long work waits for the stack of its launch, ns. It is counted as launched without one then.
+const PATIENCE: u64 = 1_000_000_000;
+/// The name of the lines beyond the limit.
+const FURTHER: &str = "(further lines)";
+
+/// A line of code.
+#[derive(Debug, Clone, Default)]
+pub struct Line {
+    /// The line.
+    pub code: CodeLine,
+    /// Its work's current share of the time of all kernels and copies.
+    pub share: f64,
+    /// Its share in the window before, to show the change.
+    pub before: f64,
+    /// The current rate of its kernels and copies that ended, per second.
+    pub rate: f64,
+    /// The times of its kernels and copies since the attach.
+    pub total: Stat,
+    /// The same times.
+    pub histogram: Histogram,
+}
+
+/// Work without a stack so far, by the correlation id of its launch.
+type Waiting = HashMap<u64, Vec<Span>, Fast>;
+
+/// What the records say about lines.
+#[derive(Debug)]
+pub(crate) struct Code {
+    stacks: Stacks,
+    name_bytes: usize,
+    lines: Vec<(CodeLine, Ran)>,
+    by_name: HashMap<String, usize>,
+    by_stack: HashMap<u32, usize, Fast>,
+    /// Work whose launch has not come yet: of this second, and of the one before.
+    waiting: [Waiting; 2],
+    since: u64,
+    /// Why no stacks are taken.
+    why_none: Option<String>,
+}
+
+impl Code {
+    pub(crate) fn new() -> Code {
+        Code {
+            stacks: Stacks::recent(),
+            name_bytes: 0,
+            lines: Vec::new(),
+            by_name: HashMap::new(),
+            by_stack: HashMap::default(),
+            waiting: Default::default(),
+            since: 0,
+            why_none: None,
+        }
+    }
+
+    /// Returns why the session takes no stacks, where that was asked for.
+    pub(crate) fn why_none(&self) -> Option<String> {
+        self.why_none.clone()
+    }
+
+    /// Takes a record that is about stacks.
+    pub(crate) fn learn(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Code(_, file, name) => {
+                self.name_bytes += file.len() + name.len();
+                if self.name_bytes > MOST_NAME_BYTES {
+                    return;
+                }
+            }
+            Record::Note(text) => {
+                let text = String::from_utf8_lossy(text);
+                if text.starts_with(NO_STACKS) {
+                    self.why_none = Some(text.into_owned());
+                }
+            }
+            _ => {}
+        }
+        self.stacks.learn(record);
+        if let Record::LaunchStack(launch) = record {
+            let id = launch.correlation;
+            let of = |waiting: &mut Waiting| waiting.remove(&id).unwrap_or_default();
+            let spans: Vec<Span> = self.waiting.iter_mut().flat_map(of).collect();
+            spans.into_iter().for_each(|span| self.add(id, span));
+        }
+    }
+
+    /// Takes a kernel or a copy.
+    pub(crate) fn add(&mut self, correlation: u64, span: Span) {
+        if !self.stacks.is_on {
+            return;
+        }
+        let stack = self.stacks.of_launch(correlation);
+        let [waiting, _] = &mut self.waiting;
+        if stack == 0 && waiting.len() < MOST_WAITING {
+            waiting.entry(correlation).or_default().push(span);
+        } else {
+            let line = self.line(stack);
+            self.count(line, span);
+        }
+    }
+
+    fn count(&mut self, line: usize, span: Span) {
+        if let Some((_, ran)) = self.lines.get_mut(line) {
+            ran.add(span);
+        }
+    }
+
+    /// Returns the place of a stack's line.
+    fn line(&mut self, stack: u32) -> usize {
+        if let Some(line) = self.by_stack.get(&stack) {
+            return *line;
+        }
+        let mut code = CodeLine::of(&self.stacks, stack);
+        if self.lines.len() >= MOST_LINES && !self.by_name.contains_key(&code.name) {
+            code = CodeLine {
+                name: FURTHER.to_owned(),
+                ..CodeLine::default()
+            };
+        }
+        let next = self.lines.len();
+        let line = *self.by_name.entry(code.name.clone()).or_insert(next);
+        // The description of a stack may come later.
+        if stack == 0 || self.stacks.frames(stack).is_some() {
+            self.by_stack.insert(stack, line);
+        }
+        if line == next {
+            self.lines.push((code, Ran::default()));
+        }
+        line
+    }
+
+    /// Takes the present.
+    pub(crate) fn pulse(&mut self, now: u64) {
+        if now.saturating_sub(self.since) < PATIENCE {
+            return;
+        }
+        self.since = now;
+        let [waiting, before] = &mut self.waiting;
+        let late = std::mem::replace(before, std::mem::take(waiting));
+        if late.is_empty() {
+            return;
+        }
+        let line = self.line(0);
+        for span in late.into_values().flatten() {
+            self.count(line, span);
+        }
+    }
+
+    /// Returns the lines, by time now, then by time so far. None if the session takes no stacks.
+    pub(crate) fn lines(&self, now: u64, per_second: impl Fn(u64) -> f64) -> Option<Vec<Line>> {
+        if !self.stacks.is_on {
+            return None;
+        }
+        let (recent, before) = windows(now);
+        // Work that waits has no stack so far.
+        let none = CodeLine::of(&self.stacks, 0);
+        let known = self.by_name.get(&none.name);
+        let known = known.and_then(|line| self.lines.get(*line));
+        let mut without = known.map_or_else(Ran::default, |(_, ran)| ran.clone());
+        for span in self.waiting.iter().flat_map(Waiting::values).flatten() {
+            without.add(*span);
+        }
+        let with = self.lines.iter().filter(|(code, _)| *code != none);
+        let all = with.map(|(code, ran)| (code, ran));
+        let all = all.chain((without.total.calls > 0).then_some((&none, &without)));
+        let sum = |of| {
+            let ns: u64 = all.clone().map(|(_, ran)| ran.recent.sum(of).ns).sum();
+            ns.max(1) as f64
+        };
+        let (all_now, all_before) = (sum(&recent), sum(&before));
+        let line = |(code, ran): (&CodeLine, &Ran)| {
+            let now = ran.recent.sum(&recent);
+            Line {
+                code: code.clone(),
+                share: now.ns as f64 / all_now,
+                before: ran.recent.sum(&before).ns as f64 / all_before,
+                rate: per_second(now.calls),
+                total: ran.total,
+                histogram: ran.histogram.clone(),
+            }
+        };
+        let mut lines: Vec<Line> = all.clone().map(line).collect();
+        lines.sort_by(|a, b| {
+            let by_share = b.share.total_cmp(&a.share);
+            let by_total = b.total.total.cmp(&a.total.total);
+            by_share
+                .then(by_total)
+                .then_with(|| a.code.name.cmp(&b.code.name))
+        });
+        Some(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_record::event::{Header, LaunchStack, Stack, decode, encode, kind, note};
+
+    const SECOND: u64 = 1_000_000_000;
+    const T: u64 = 1_000 * SECOND;
+
+    fn tell(code: &mut Code, bytes: &[u8]) {
+        code.learn(&decode(bytes).unwrap().0);
+    }
+
+    fn header(kind: u8, operation: u32) -> Header {
+        Header {
+            kind,
+            operation,
+            ..Header::default()
+        }
+    }
+
+    /// A session with a function and two stacks, at its lines 31 and 32.
+    fn session() -> Code {
+        let mut code = Code::new();
+        let function = midair_record::event::Code {
+            header: header(kind::CODE, 1),
+            file_len: 5,
+            name_len: 4,
+        };
+        tell(&mut code, &encode(&function, b"/a.pymain"));
+        for number in 0..3_u32 {
+            let stack = Stack {
+                header: header(kind::STACK, number),
+                frames: number.min(1),
+                is_cut: 0,
+            };
+            let frame = [1, 30 + number].map(u32::to_ne_bytes).concat();
+            let frame = if number == 0 { &[] } else { &*frame };
+            tell(&mut code, &encode(&stack, frame));
+        }
+        code
+    }
+
+    fn launch(code: &mut Code, correlation: u64, stack: u32) {
+        let launch = LaunchStack {
+            header: header(kind::LAUNCH_STACK, stack),
+            correlation,
+        };
+        tell(code, &encode(&launch, &[]));
+    }
+
+    /// Name, count, and share in percent of each line.
+    fn lines(code: &Code, now: u64) -> Vec<(String, u64, u64)> {
+        let lines = code.lines(now, |count| count as f64).unwrap();
+        let line = |line: Line| {
+            let share = (100.0 * line.share).round() as u64;
+            (line.code.name, line.total.calls, share)
+        };
+        lines.into_iter().map(line).collect()
+    }
+
+    fn row(name: &str, count: u64, share: u64) -> (String, u64, u64) {
+        (name.to_owned(), count, share)
+    }
+
+    #[test]
+    fn each_line_has_the_time_of_its_own_launches() {
+        const OUTSIDE: &str = "(launched outside of Python)";
+        let mut code = session();
+        for (id, stack) in [(1, 1), (2, 2), (3, 1)] {
+            launch(&mut code, id, stack);
+        }
+        let ms = SECOND / 1_000;
+        // Two kernels of one launch, one of another, and one whose launch comes later.
+        for (id, length) in [(1, 10), (1, 20), (2, 30), (4, 30), (5, 10)] {
+            code.add(id, (T, T + length * ms));
+        }
+        let wanted = [
+            row(OUTSIDE, 2, 40),
+            row("/a.py:31 main", 2, 30),
+            row("/a.py:32 main", 1, 30),
+        ];
+        assert_eq!(lines(&code, T + SECOND), wanted);
+        launch(&mut code, 4, 2);
+        let wanted = [
+            row("/a.py:32 main", 2, 60),
+            row("/a.py:31 main", 2, 30),
+            row(OUTSIDE, 1, 10),
+        ];
+        assert_eq!(lines(&code, T + SECOND), wanted);
+        // Work does not wait for ever, and is counted once.
+        for second in 1..4 {
+            code.pulse(T + second * SECOND);
+        }
+        assert!(code.waiting.iter().all(Waiting::is_empty));
+        let all = lines(&code, T + SECOND);
+        assert_eq!(all, wanted);
+        let whole = code.lines(T, |count| count as f64).unwrap();
+        assert!(
+            whole
+                .iter()
+                .any(|line| line.code.whole() == "/a.py:31 main")
+        );
+    }
+
+    #[test]
+    fn without_stacks_there_are_no_lines() {
+        let mut code = Code::new();
+        code.add(1, (T, T + 1));
+        assert!(code.lines(T, |count| count as f64).is_none() && code.why_none().is_none());
+        let why = format!("{NO_STACKS}no reason");
+        tell(&mut code, &note("another note"));
+        tell(&mut code, &note(&why));
+        tell(&mut code, &note("another note"));
+        assert_eq!(code.why_none(), Some(why));
+    }
+
+    #[test]
+    fn what_a_target_invents_is_limited() {
+        let mut code = session();
+        for id in 0..3 * MOST_WAITING as u64 {
+            code.add(id, (T, T + 1));
+        }
+        assert_eq!(code.waiting[0].len(), MOST_WAITING);
+        let counted: u64 = lines(&code, T).iter().map(|line| line.1).sum();
+        assert_eq!(counted, 3 * MOST_WAITING as u64);
+        for number in 0..2 * MOST_LINES as u32 {
+            let stack = Stack {
+                header: header(kind::STACK, 3 + number),
+                frames: 1,
+                is_cut: 0,
+            };
+            let frame = [1, 100 + number].map(u32::to_ne_bytes).concat();
+            tell(&mut code, &encode(&stack, &frame));
+            launch(&mut code, 1_000_000 + u64::from(number), 3 + number);
+            code.add(1_000_000 + u64::from(number), (T, T + 1));
+        }
+        assert!(code.lines.len() <= MOST_LINES + 1);
+        let all: u64 = code.lines.iter().map(|(_, ran)| ran.total.calls).sum();
+        assert_eq!(all, 2 * MOST_LINES as u64 + 2 * MOST_WAITING as u64);
+    }
+}
