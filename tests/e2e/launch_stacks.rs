@@ -28,10 +28,10 @@ const WORDS: [&str; 5] = [
 const LAUNCHES: u64 = 4 + 6 + 4 + 4 + 1 + 15;
 
 /// The GPU's time by line and thread.
-type Times = BTreeMap<(u64, u64), u64>;
+pub type Times = BTreeMap<(u64, u64), u64>;
 
 /// Returns the times by the launches' own words.
-fn from_csv(traced: &Traced) -> Result<(Times, u64)> {
+pub fn from_csv(traced: &Traced) -> Result<(Times, u64)> {
     from_rows(&traced.file("kernel_trace.csv"))
 }
 
@@ -59,7 +59,7 @@ fn line_of(frame: &str) -> u64 {
 }
 
 /// Returns the times by stacks, whose frames come outermost first, the kernel last.
-fn from_stacks(stacks: impl Iterator<Item = (Vec<String>, u64)>) -> Result<Times> {
+pub fn from_stacks(stacks: impl Iterator<Item = (Vec<String>, u64)>) -> Result<Times> {
     let mut times = Times::new();
     for (path, time) in stacks {
         let [.., caller, launch, start, kernel] = path.as_slice() else {
@@ -81,7 +81,7 @@ fn from_stacks(stacks: impl Iterator<Item = (Vec<String>, u64)>) -> Result<Times
 }
 
 /// Returns the same with all threads but the first as one.
-fn threads_as_one(times: &Times) -> Times {
+pub fn threads_as_one(times: &Times) -> Times {
     let mut all = Times::new();
     for ((line, thread), time) in times {
         *all.entry((*line, u64::from(*thread > 1))).or_default() += time;

@@ -57,6 +57,7 @@ mod memory;
 mod memory_hip;
 mod mixing;
 mod model_counters;
+mod native_stacks;
 mod newer_hsa;
 mod no_entry;
 mod openmp;

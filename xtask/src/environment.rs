@@ -114,7 +114,7 @@ const VARIABLES: &[Variable] = &[
     (
         "MIDAIR_STACKS",
         Use::Setting,
-        "record the stacks of threads that launch work: python or off",
+        "record the stacks of threads that launch work: python, native, both or off",
     ),
     (
         "MIDAIR_STRICT_REATTACH",

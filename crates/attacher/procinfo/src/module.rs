@@ -234,6 +234,19 @@ impl Modules {
         Ok(loaded)
     }
 
+    /// Opens the file of a module that is not in the list any more. `bias` is as in [`Loaded`].
+    ///
+    /// # Errors
+    /// As [`Modules::load`].
+    pub fn load_gone(&self, module: &Module, bias: u64) -> io::Result<Loaded> {
+        let elf = ElfFile::within(self.open(module)?, self.allowance.clone())?;
+        Ok(Loaded {
+            elf,
+            bias,
+            symbols: OnceLock::new(),
+        })
+    }
+
     fn open(&self, module: &Module) -> io::Result<File> {
         // An entry of map_files is the mapped file itself, no matter what became of its name. It
         // requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.

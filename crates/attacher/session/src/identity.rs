@@ -21,6 +21,17 @@ const MOST_FILES: usize = 65_536;
 /// The most threads whose names are read.
 const MOST_THREADS: usize = 4096;
 
+/// Returns the name that a view shows for a process.
+pub(crate) fn name(pid: Pid, identity: &Identity) -> String {
+    let comm = task::comm(pid).unwrap_or_default();
+    let program = identity.process.command.first();
+    let program = program.and_then(|path| path.rsplit('/').next());
+    match (comm.is_empty(), program) {
+        (true, Some(program)) => program.to_owned(),
+        _ => midair_procinfo::show(&comm),
+    }
+}
+
 /// Reads the identity. What cannot be read stays empty. `live` is a thread of the process that has
 /// not ended.
 pub(crate) fn read(pid: Pid, live: Tid) -> Identity {

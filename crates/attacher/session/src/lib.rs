@@ -14,6 +14,7 @@ mod attach;
 mod carried;
 mod checks;
 mod clock;
+mod code_names;
 mod collected;
 mod counted;
 mod counters;

@@ -14,6 +14,7 @@ use time_off::TimeOff;
 use window::Parts;
 
 use crate::clock::{Clock, boottime};
+use crate::code_names::CodeNames;
 use crate::collected::Collected;
 use crate::counted::Counted;
 use crate::counters::Counters;
@@ -98,6 +99,8 @@ pub struct Session {
     keep: Keep,
     /// For how long nothing was recorded, where only the latest records are kept.
     time_off: TimeOff,
+    /// Names the native code on stacks.
+    code_names: CodeNames,
 }
 
 impl Session {
@@ -160,6 +163,7 @@ impl Session {
             counted,
             keep: request.keep,
             time_off: TimeOff::default(),
+            code_names: CodeNames::default(),
         };
         session.wait_for_setup()?;
         let head = session.reader.head();
@@ -176,7 +180,7 @@ impl Session {
         };
         let pid = self.target.pid();
         let identity = &self.identity;
-        let model = watched.join(pid.get(), &name(pid, identity), self.clock.now());
+        let model = watched.join(pid.get(), &identity::name(pid, identity), self.clock.now());
         self.records.observed(Arc::clone(&model) as Observed);
         let agents = identity.agents.iter();
         let gpus = agents.filter(|agent| agent.agent_type == AgentType::Gpu);
@@ -342,7 +346,8 @@ impl Session {
         }
         let some = !cuts.is_empty();
         for cut in cuts {
-            match self.records.window() {
+            let named = self.name_code();
+            match named.and_then(|()| self.records.window()) {
                 Ok(window) => {
                     let mut parts = self.parts_of(&cut);
                     parts.disk = live.disk();
@@ -386,13 +391,18 @@ impl Session {
         let taken = self
             .reader
             .drain(|bytes| records.append(bytes).map(drop))
-            .map_err(|error| {
-                Failure::new(Kind::Output, format!("cannot store records: {error}"))
-            })?;
+            .map_err(cannot_store)?;
         if first && taken > 0 {
             fault::step("first records taken");
         }
+        self.code_names
+            .look(self.target.pid(), self.records.index());
         Ok(taken)
+    }
+
+    fn name_code(&mut self) -> std::io::Result<()> {
+        let names = self.code_names.records(self.records.index());
+        self.records.append(&names).map(drop)
     }
 
     /// Returns the session up to now, as if it were over.
@@ -559,9 +569,8 @@ impl Session {
             self.notes.push(last_words);
         }
         let full = self.records.is_full().then_some(End::Full);
-        let (records, covered) = self.records.finish_session(session).map_err(|error| {
-            Failure::new(Kind::Output, format!("cannot store records: {error}"))
-        })?;
+        self.name_code().map_err(cannot_store)?;
+        let (records, covered) = self.records.finish_session(session).map_err(cannot_store)?;
         let (from, to) = covered;
         self.identity.covers(covered, session.now);
         let gpu = self.gpu.take().map(|gpu| {
@@ -638,15 +647,8 @@ fn failed_setup(pid: Pid, status: u32, why: &str) -> Failure {
     }
 }
 
-/// Returns the name that a view shows for a process.
-fn name(pid: Pid, identity: &Identity) -> String {
-    let comm = midair_procinfo::task::comm(pid).unwrap_or_default();
-    let program = identity.process.command.first();
-    let program = program.and_then(|path| path.rsplit('/').next());
-    match (comm.is_empty(), program) {
-        (true, Some(program)) => program.to_owned(),
-        _ => midair_procinfo::show(&comm),
-    }
+fn cannot_store(error: std::io::Error) -> Failure {
+    Failure::new(Kind::Output, format!("cannot store records: {error}"))
 }
 
 /// What was in progress when the process was stopped.

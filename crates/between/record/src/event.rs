@@ -28,7 +28,10 @@ pub use graphs::{GraphCall, graph};
 pub use name::{MOST_NAME, kernel_name};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
-pub use stacks::{Code, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, NO_STACKS, Stack, frames};
+pub use stacks::{
+    Code, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Module, NATIVE, NO_PYTHON, NO_STACKS,
+    NativeCode, Stack, frames, stacks_of,
+};
 
 use plain::Words;
 
@@ -71,6 +74,10 @@ pub mod kind {
     pub const STACK: u8 = 138;
     /// A call that launched work, and its stack.
     pub const LAUNCH_STACK: u8 = 139;
+    /// A place in a program or a library that was on a stack.
+    pub const NATIVE_CODE: u8 = 140;
+    /// A program or a library that the process has mapped.
+    pub const MODULE: u8 = 141;
 }
 
 /// Bits of [`Header::flags`].
@@ -501,6 +508,10 @@ pub enum Record<'a> {
     Stack(Stack, &'a [u8]),
     /// A call that launched work, and its stack.
     LaunchStack(LaunchStack),
+    /// A place in a program or a library.
+    NativeCode(NativeCode),
+    /// A program or a library, and its path.
+    Module(Module, &'a [u8]),
 }
 
 impl Record<'_> {
@@ -533,6 +544,8 @@ impl Record<'_> {
             Record::Code(code, ..) => &code.header,
             Record::Stack(stack, _) => &stack.header,
             Record::LaunchStack(launch) => &launch.header,
+            Record::NativeCode(code) => &code.header,
+            Record::Module(module, _) => &module.header,
         })
     }
 }
@@ -556,6 +569,13 @@ pub enum Malformed {
     Kind(u8),
 }
 
+/// Returns the fixed part of a record and its tail.
+fn with_tail<T: Plain>(body: &[u8], len: impl Fn(&T) -> usize) -> Option<(T, &[u8])> {
+    let fixed = T::read(body)?;
+    let tail = body.get(size_of::<T>()..)?.get(..len(&fixed))?;
+    Some((fixed, tail))
+}
+
 /// Decodes the record at the front of `bytes`; returns it and its size.
 ///
 /// # Errors
@@ -572,11 +592,6 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         return Err(bad);
     }
     let body = bytes.get(..size).ok_or(Malformed::Truncated)?;
-    fn with_tail<T: Plain>(body: &[u8], len: impl Fn(&T) -> usize) -> Option<(T, &[u8])> {
-        let fixed = T::read(body)?;
-        let tail = body.get(size_of::<T>()..)?.get(..len(&fixed))?;
-        Some((fixed, tail))
-    }
     /// Returns the struct that follows a `T`, if the record is long enough to have one.
     fn after<T: Plain, U: Words>(body: &[u8]) -> Option<U> {
         U::of_bytes(body.get(size_of::<T>()..)?)
@@ -636,16 +651,14 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         })
         .map(|(w, t)| Record::CounterWindow(w, t)),
         kind::BURST => Burst::read(body).map(Record::Burst),
-        kind::CODE => with_tail(body, |c: &Code| {
-            (c.file_len as usize).saturating_add(c.name_len as usize)
-        })
-        .and_then(|(c, t)| {
-            let (file, name) = t.split_at_checked(c.file_len as usize)?;
-            Some(Record::Code(c, file, name))
-        }),
+        kind::CODE => stacks::code(body).map(|(code, file, name)| Record::Code(code, file, name)),
         kind::STACK => with_tail(body, |s: &Stack| (s.frames as usize).saturating_mul(8))
             .map(|(s, t)| Record::Stack(s, t)),
         kind::LAUNCH_STACK => LaunchStack::read(body).map(Record::LaunchStack),
+        kind::NATIVE_CODE => NativeCode::read(body).map(Record::NativeCode),
+        kind::MODULE => {
+            with_tail(body, |m: &Module| m.path_len as usize).map(|(m, t)| Record::Module(m, t))
+        }
         other => return Err(Malformed::Kind(other)),
     };
     record.map(|r| (r, size)).ok_or(bad)

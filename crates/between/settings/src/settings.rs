@@ -83,7 +83,7 @@ pub const GPU_METRICS_RATE: &str = "MIDAIR_GPU_METRICS_RATE";
 pub const GPU_METRICS_DEVICE: &str = "MIDAIR_GPU_METRICS_DEVICE";
 /// Whether Kokkos's regions are recorded as markers (a switch).
 pub const KOKKOS_TRACE: &str = "MIDAIR_KOKKOS_TRACE";
-/// Which stacks are taken of the threads that launch work: `python` or `off`.
+/// Which stacks are taken of the threads that launch work: `python`, `native`, `both` or `off`.
 pub const STACKS: &str = "MIDAIR_STACKS";
 /// Settings without a name of AMD's.
 pub const OURS: [&str; 20] = [

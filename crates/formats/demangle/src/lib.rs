@@ -22,6 +22,16 @@ pub fn demangle(symbol: &str) -> String {
     demangle_by(symbol).0
 }
 
+/// Demangles a symbol of host code, which may be Rust's: without the hash at its end.
+pub fn demangle_host(symbol: &str) -> String {
+    // Both languages have names of the form `_ZN…E`; Rust's end with a hash.
+    let may_be_rust = symbol.starts_with("_R") || symbol.contains("17h");
+    match rustc_demangle::try_demangle(symbol) {
+        Ok(name) if may_be_rust => format!("{name:#}"),
+        _ => demangle(symbol),
+    }
+}
+
 /// Does the same as [`demangle`], and returns how many bytes were written to make it.
 pub fn demangle_by(symbol: &str) -> (String, usize) {
     let options = ParseOptions::default().recursion_limit(DEEPEST);
@@ -161,6 +171,23 @@ pub fn truncate(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_host_code_are_those_of_its_language() {
+        let names = [
+            ("_ZN3app4step17h0123456789abcdefE", "app::step"),
+            ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
+            (
+                "_ZN3app3Net7forwardEji",
+                "app::Net::forward(unsigned int, int)",
+            ),
+            ("main", "main"),
+            ("_ZN", "_ZN"),
+        ];
+        for (symbol, name) in names {
+            assert_eq!(demangle_host(symbol), name);
+        }
+    }
 
     /// The expected names are those of c++filt.
     #[test]

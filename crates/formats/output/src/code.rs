@@ -8,6 +8,15 @@ use std::collections::HashMap;
 pub(crate) const NO_STACK: &str = "(launched outside of Python)";
 /// The same where the stack's description is missing: there were too many, or it was lost.
 pub(crate) const UNKNOWN_STACK: &str = "(stack not recorded)";
+/// Where systems, ROCm and CUDA have their libraries.
+const SYSTEM: [&str; 6] = [
+    "/usr/lib",
+    "/lib/",
+    "/lib64/",
+    "/lib32/",
+    "/opt/rocm",
+    "/usr/local/cuda",
+];
 /// Parts of the paths of files that come with Python and its packages.
 const LIBRARIES: [&str; 4] = [
     "/site-packages/",
@@ -42,7 +51,9 @@ pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
 
 /// Whether a file is the user's own rather than a library's.
 fn is_own(function: &Function) -> bool {
-    let is_library = LIBRARIES.iter().any(|part| function.file.contains(part));
+    let file = &function.file;
+    let is_library = LIBRARIES.iter().any(|part| file.contains(part))
+        || SYSTEM.iter().any(|start| file.starts_with(start));
     !is_library && !function.file.is_empty()
 }
 
@@ -71,7 +82,7 @@ impl CodeLine {
     /// not a library's, or the innermost where all are. The stack 0 is no stack.
     pub fn of(stacks: &Stacks, stack: u32) -> CodeLine {
         if stack == 0 {
-            return CodeLine::only(NO_STACK);
+            return CodeLine::only(stacks.no_stack());
         }
         let frames: Vec<_> = stacks.frames(stack).into_iter().flatten().collect();
         let own = frames.iter().find(|(function, _)| is_own(function));
@@ -132,6 +143,9 @@ mod tests {
         let libraries = [
             "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py",
             "/usr/lib/python3.11/threading.py",
+            "/usr/lib/x86_64-linux-gnu/librocblas.so.4",
+            "/opt/rocm-6.4.0/lib/libhipblas.so.2",
+            "/lib64/libc.so.6",
             "<frozen importlib._bootstrap>",
             "",
         ];

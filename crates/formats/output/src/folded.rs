@@ -65,7 +65,7 @@ pub(crate) fn by_stack(job: &Job<'_>) -> BTreeMap<Vec<String>, Sum> {
         let path = named.entry(stack).or_insert_with(|| {
             let frames = stacks.frames(stack);
             match frames {
-                _ if stack == 0 => vec![code::NO_STACK.to_owned()],
+                _ if stack == 0 => vec![stacks.no_stack().to_owned()],
                 None => vec![code::UNKNOWN_STACK.to_owned()],
                 Some(frames) => frames
                     .rev()

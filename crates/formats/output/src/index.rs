@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, HashMap};
 pub use cuda::Cuda;
 use stacks::Added;
 pub(crate) use stacks::Launches;
-pub use stacks::{Function, Stacks, Sum, Work};
+pub use stacks::{Function, Mapped, Stacks, Sum, Work};
 
 /// Kernels and code objects with greater ids are not described, because their arrays in json are as
 /// long as the largest id.
@@ -336,7 +336,14 @@ impl Index {
                     self.stacks.learn(record);
                 }
             }
-            Record::Stack(..) | Record::LaunchStack(_) => self.stacks.learn(record),
+            Record::Module(_, path) => {
+                if self.name_fits(0, path) {
+                    self.stacks.learn(record);
+                }
+            }
+            Record::Stack(..) | Record::LaunchStack(_) | Record::NativeCode(_) => {
+                self.stacks.learn(record);
+            }
             Record::Note(text) => {
                 if self.notes.len() < MOST_NOTES {
                     self.notes.push(printable(text));

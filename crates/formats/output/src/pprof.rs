@@ -101,7 +101,7 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
             };
             let mut locations = vec![tables.location((&name, ""), 0)];
             match stacks.frames(stack) {
-                _ if stack == 0 => locations.push(tables.location((code::NO_STACK, ""), 0)),
+                _ if stack == 0 => locations.push(tables.location((stacks.no_stack(), ""), 0)),
                 None => locations.push(tables.location((code::UNKNOWN_STACK, ""), 0)),
                 Some(frames) => locations.extend(frames.map(|(function, line)| {
                     tables.location((&function.name, &function.file), line)

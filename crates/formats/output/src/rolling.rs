@@ -338,7 +338,9 @@ pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         | Record::CudaDevice(..)
         | Record::Code(..)
         | Record::Stack(..)
-        | Record::LaunchStack(_) => return None,
+        | Record::LaunchStack(_)
+        | Record::NativeCode(_)
+        | Record::Module(..) => return None,
     };
     Some((start, end.max(start)))
 }

@@ -13,7 +13,7 @@ pub struct Choice {
     /// Whether kernels are timed by the GPU's own hardware, where it can be done.
     pub hw_trace: bool,
     /// Whether the stacks of launches are wanted.
-    pub stacks: bool,
+    pub stacks: Option<midair_stacks::Wanted>,
     /// The CUPTI that the user named: a path in the target's own file system.
     pub cupti: Option<String>,
 }
@@ -61,7 +61,7 @@ impl Choice {
             kinds,
             all_calls: settings.is_on(CUDA_ALL_CALLS),
             hw_trace: settings.is_on(CUDA_HW_TRACE),
-            stacks: settings.text(STACKS) == Some("python"),
+            stacks: midair_stacks::Wanted::of(settings.text(STACKS)),
             cupti: settings.text(CUPTI).map(str::to_owned),
         }
     }

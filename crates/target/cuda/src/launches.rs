@@ -12,6 +12,7 @@ use crate::sink::Sink;
 use midair_abi::cupti::LAUNCHES;
 use midair_record::event::kind;
 use midair_record::spool::{Area, ChunkWriter};
+use midair_stacks::{ModuleRecord, Started};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -58,6 +59,9 @@ struct Place {
 // SAFETY: only the thread that has set `taken` uses the writer.
 unsafe impl Sync for Place {}
 
+/// How often the list of libraries is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// The spool of the session.
 struct Spool(UnsafeCell<Option<Area>>);
 
@@ -82,6 +86,9 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub struct Launches {
     subscriber: *mut c_void,
+    started: Started,
+    /// When the list of libraries was looked at.
+    looked: Instant,
 }
 
 impl Launches {
@@ -90,7 +97,7 @@ impl Launches {
     ///
     /// # Errors
     /// Says why there are no stacks; then nothing is subscribed.
-    pub fn begin(cupti: &Cupti, sink: &mut Sink) -> Result<Launches, String> {
+    pub fn begin(cupti: &Cupti, started: Started, sink: &mut Sink) -> Result<Launches, String> {
         // SAFETY: stacks are off, and no thread has a place ([`is_safe`]). A chunk that a writer still holds
         // belongs to an earlier session whose end did not wait any longer.
         unsafe {
@@ -114,7 +121,11 @@ impl Launches {
                 _ => no_stacks(&format!("cuptiSubscribe says {why}")),
             }
         })?;
-        Ok(Launches { subscriber })
+        Ok(Launches {
+            subscriber,
+            started,
+            looked: Instant::now(),
+        })
     }
 
     /// Chooses the calls that launch work. Returns false if this CUPTI has no callbacks.
@@ -127,9 +138,21 @@ impl Launches {
                 unsafe { cupti.enable_callback(self.subscriber, DRIVER_CALLS, call, true) }.is_ok();
         }
         if any {
-            sink.put(&midair_stacks::ON, &[]);
+            sink.put(&self.started.on, &[]);
+            report(&self.started.modules, sink);
+            if let Some(text) = &self.started.note {
+                sink.note(text);
+            }
         }
         any
+    }
+
+    /// Reads the list of modules again, if libraries were loaded or unloaded.
+    pub fn refresh(&mut self, sink: &mut Sink) {
+        if self.looked.elapsed() > LOOK_EVERY {
+            self.looked = Instant::now();
+            report(&midair_stacks::refresh(), sink);
+        }
     }
 
     /// Has CUPTI call nothing any more. Threads may still be on their way to the subscriber.
@@ -160,6 +183,12 @@ impl Launches {
         }
         stop();
         sink.lost(kind::LAUNCH_STACK, LOST.swap(0, Relaxed));
+    }
+}
+
+fn report(modules: &[ModuleRecord], sink: &mut Sink) {
+    for (module, path) in modules {
+        sink.put_with_text(module, path);
     }
 }
 
@@ -245,6 +274,7 @@ fn stop() {
     }
     // SAFETY: as above.
     unsafe { *SPOOL.0.get() = None };
+    midair_stacks::release();
 }
 
 fn wait_until_empty() -> bool {

@@ -34,6 +34,7 @@ use midair_abi::cupti::{
 use midair_guest::{Refused, now};
 use midair_record::event::{NO_STACKS, kind};
 use midair_record::spool::{Area, status};
+use midair_stacks::{Started, Wanted};
 pub(crate) use others::{KEEP_LOADED, LOADED_BY_US, USED};
 use others::{another_came, does_not_work, entries, is_alone, refused};
 use std::collections::VecDeque;
@@ -269,13 +270,13 @@ impl Session {
     }
 
     /// Notices another profiler that comes from now on, and subscribes where `stacks` are wanted.
-    fn watch_and_subscribe(&mut self, stacks: bool) {
-        let stacks = stacks && self.can_take_stacks();
+    fn watch_and_subscribe(&mut self, stacks: Option<Wanted>) {
+        let stacks = stacks.and_then(|wanted| self.take_stacks(wanted));
         let [all, of_first_calls] =
             [false, true].map(|subscribed| entries(&self.cupti, subscribed));
-        let held = stacks.then(|| self.hold_thread_ends());
-        if stacks {
-            match Launches::begin(&self.cupti, &mut self.drain.sink) {
+        let held = stacks.is_some().then(|| self.hold_thread_ends());
+        if let Some(started) = stacks {
+            match Launches::begin(&self.cupti, started, &mut self.drain.sink) {
                 Ok(launches) => self.launches = Some(launches),
                 Err(text) => self.note(text),
             }
@@ -301,17 +302,19 @@ impl Session {
         drop(held);
     }
 
-    /// Prepares the tables of stacks. Returns false where none can be taken, and notes why.
-    fn can_take_stacks(&mut self) -> bool {
+    /// Prepares the tables of stacks. Where none can be taken, notes why.
+    fn take_stacks(&mut self, wanted: Wanted) -> Option<Started> {
         if let Err(why) = launches::is_safe(&self.cupti) {
             self.note(why);
-            return false;
+            return None;
         }
-        let found = midair_stacks::begin();
-        if let Err(why) = found {
-            self.note(why.text().to_owned());
+        match midair_stacks::begin(wanted) {
+            Ok(started) => Some(started),
+            Err(why) => {
+                self.note(why.text().to_owned());
+                None
+            }
         }
-        found.is_ok()
     }
 
     fn watch_for_others(&mut self, entries: &[usize]) {
@@ -434,6 +437,9 @@ impl Session {
             self.flush(false);
         }
         self.take_returned();
+        if let Some(launches) = &mut self.launches {
+            launches.refresh(&mut self.drain.sink);
+        }
         let read = self.read_pending(READ_AT_ONCE, false);
         read > 0 || !self.pending.is_empty()
     }

@@ -234,7 +234,7 @@ impl Worker {
 
     fn begin(&mut self, mut plan: Plan) -> Result<(), Refused> {
         if let Some(percent) = plan.percent {
-            if std::mem::take(&mut plan.choice.stacks) {
+            if plan.choice.stacks.take().is_some() {
                 self.notes.push(format!(
                     "{NO_STACKS}--max-overhead records a CUDA process in bursts, without stacks"
                 ));

@@ -24,7 +24,7 @@ use crate::state::STATE;
 use crate::tables::{self, Live};
 use midair_abi::tables::TableId;
 use midair_domain::{KindSet, sets};
-use midair_record::event::{Plain, kind, note};
+use midair_record::event::{Plain, encode, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::{changes, code_object, intercept, notes, registration, retirement};
@@ -86,8 +86,8 @@ impl Collection {
     /// Starts to take stacks, if the session asks for them. Called between sessions.
     pub fn begin_stacks(&mut self, settings: &Settings) {
         midair_stacks::end();
-        let is_asked = settings.text(STACKS) == Some("python");
-        self.stacks = is_asked.then(midair_stacks::begin);
+        let wanted = midair_stacks::Wanted::of(settings.text(STACKS));
+        self.stacks = wanted.map(midair_stacks::begin);
     }
 
     /// Says in the records whether stacks are taken.
@@ -97,7 +97,15 @@ impl Collection {
         };
         match &self.stacks {
             None => {}
-            Some(Ok(())) => running.sink.put(kind::STACK, midair_stacks::ON.bytes()),
+            Some(Ok(started)) => {
+                running.sink.put(kind::STACK, started.on.bytes());
+                for (module, path) in &started.modules {
+                    running.sink.put(kind::MODULE, &encode(module, path));
+                }
+                if let Some(text) = &started.note {
+                    running.sink.put(kind::NOTE, &note(text));
+                }
+            }
             Some(Err(why)) => running.sink.put(kind::NOTE, &note(why.text())),
         }
     }
@@ -404,6 +412,9 @@ impl Collection {
         let time = now();
         if time - running.searched_at > LOADER_INTERVAL {
             running.searched_at = time;
+            for (module, path) in midair_stacks::refresh() {
+                running.sink.put(kind::MODULE, &encode(&module, &path));
+            }
             if running.epoch != tables::loader_epoch() {
                 self.search_tables();
             } else if running.has_hsa()

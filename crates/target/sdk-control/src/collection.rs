@@ -79,7 +79,7 @@ pub struct Collection {
     /// Tables that were lent to tools of the session.
     pub(crate) tool_tables: ToolTables,
     /// Whether stacks are taken, if the session asks for them.
-    pub(crate) stacks: Option<Result<(), midair_stacks::Unavailable>>,
+    pub(crate) stacks: Option<Result<midair_stacks::Started, midair_stacks::Unavailable>>,
     /// Our callback in the old ROCTx library.
     pub(crate) roctx_tap: Option<legacy::Tap>,
     pub(crate) running: Option<Running>,

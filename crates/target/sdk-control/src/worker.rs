@@ -184,7 +184,11 @@ impl Work for Worker {
         // What this process records by itself afterwards has no stacks.
         midair_stacks::end();
         windows::set_plan(Plan::default());
-        collect::with(|collection| collection.end())
+        let is_kept = collect::with(|collection| collection.end());
+        if !is_kept {
+            midair_stacks::release();
+        }
+        is_kept
     }
 }
 

@@ -8,118 +8,68 @@
 //! [`take`] allocates nothing, takes no lock and makes no system call. Its tables are mapped, with
 //! their pages, when a session starts ([`begin`]).
 
+mod common;
 mod known;
+#[cfg(target_arch = "x86_64")]
+mod native;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "no_native.rs"]
+mod native;
 mod python;
 mod text;
+mod worker;
 
+pub use common::{ModuleRecord, Unavailable};
+use common::{header, mix};
 use known::{Found, Known};
-use midair_record::event::{Code, Header, LaunchStack, MOST_FRAMES, Plain, Stack, kind};
+use midair_record::event::{Code, LaunchStack, MOST_FRAMES, NativeCode, Plain, Stack, kind};
+use native::{Summary, Table};
 use python::{Frame, Python};
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
+pub use worker::{Started, begin, end, refresh, release};
 
 /// The most different stacks and functions of a session. Launches at further stacks have none.
 const MOST_STACKS: usize = 1 << 16;
 const MOST_FUNCTIONS: usize = 1 << 15;
 
-/// What a session with stacks needs.
+/// Which stacks are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Python's frames.
+    pub python: bool,
+    /// Native frames.
+    pub native: bool,
+}
+
+impl Wanted {
+    /// Returns what a setting asks for; `None` if it asks for no stacks.
+    pub fn of(setting: Option<&str>) -> Option<Wanted> {
+        let (python, native) = match setting? {
+            "python" => (true, false),
+            "native" => (false, true),
+            "both" => (true, true),
+            _ => return None,
+        };
+        Some(Wanted { python, native })
+    }
+}
+
+/// What a session with stacks needs. All of it is valid when zeroed.
 struct Session {
-    python: Python,
+    /// The process's Python, from when on `has_python` is set. It is written once.
+    python: MaybeUninit<Python>,
+    has_python: AtomicBool,
+    takes_python: AtomicBool,
+    /// The table for native frames; null where none are taken.
+    native: AtomicPtr<Table>,
     stacks: Known<MOST_STACKS>,
     functions: Known<MOST_FUNCTIONS>,
 }
 
-/// The mapping that holds the session's tables; it is never unmapped. Null before the first session
-/// with stacks.
-static MAPPED: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
-/// The same while stacks are taken, otherwise null.
+/// The same mapping as the worker's while stacks are taken, otherwise null.
 static ACTIVE: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The record with which a session says that it takes stacks: one without a number.
-pub const ON: Stack = Stack {
-    header: header::<Stack>(kind::STACK, 0, 0),
-    frames: 0,
-    is_cut: 0,
-};
-
-/// Why no stacks are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unavailable {
-    /// The process has no Python that exports its symbols.
-    NoPython,
-    /// Its Python is not one that can be read.
-    Version,
-    /// Its Python has no global lock, and its structures differ.
-    FreeThreaded,
-    /// The system gave no memory.
-    Memory,
-}
-
-impl Unavailable {
-    /// Returns the reason for the user.
-    pub fn text(self) -> &'static str {
-        match self {
-            Unavailable::NoPython => {
-                "no stacks are taken (--stacks): the process has no Python that exports its symbols"
-            }
-            Unavailable::Version => {
-                "no stacks are taken (--stacks): only the stacks of Python 3.11 to 3.14 are read"
-            }
-            Unavailable::FreeThreaded => {
-                "no stacks are taken (--stacks): the stacks of a Python without its global lock are not read"
-            }
-            Unavailable::Memory => "no stacks are taken (--stacks): no memory is left",
-        }
-    }
-}
-
-/// Starts to take stacks, with empty tables. Called on the worker thread while no thread can be in
-/// [`take`].
-///
-/// # Errors
-/// Why there are no stacks; then [`take`] does nothing.
-pub fn begin() -> Result<(), Unavailable> {
-    end();
-    let python = Python::find()?;
-    let mut at = MAPPED.load(Acquire);
-    let is_new = at.is_null();
-    if is_new {
-        // SAFETY: this creates a fresh private mapping at an address that the kernel chooses. Its
-        // pages are there from the start, so that no thread of the application waits for them.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Session>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(Unavailable::Memory);
-        }
-        at = base.cast();
-    }
-    // SAFETY: the mapping has room for a session. Its first field is written before any other
-    // thread knows the mapping, and never again: a process has one such Python. The tables are valid
-    // when zeroed, and any thread may use them at any time.
-    unsafe {
-        if is_new {
-            (&raw mut (*at).python).write(python);
-        }
-        (*at).stacks.clear();
-        (*at).functions.clear();
-    }
-    MAPPED.store(at, Release);
-    ACTIVE.store(at, Release);
-    Ok(())
-}
-
-/// Stops taking stacks. A thread that is in [`take`] finishes.
-pub fn end() {
-    ACTIVE.store(std::ptr::null_mut(), Release);
-}
 
 /// Whether stacks are taken.
 #[inline]
@@ -129,7 +79,7 @@ pub fn is_on() -> bool {
 
 /// Takes the calling thread's stack for the call with this correlation id, and stores it with
 /// `store`, which takes a record as its kind, its fixed part and its tail. Does nothing where no
-/// stacks are taken, or where the thread is not in Python code.
+/// stacks are taken, or where only Python's are and the thread is not in Python code.
 #[inline]
 pub fn take(correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
     // SAFETY: it is null, or the mapping that `begin` has filled, which is never unmapped.
@@ -138,23 +88,39 @@ pub fn take(correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
     }
 }
 
+/// A launch's stack, as far as its frames were only read.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    python: Option<&'a Python>,
+    native: Option<(&'a Table, Summary)>,
+}
+
 impl Session {
     fn take(&self, correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
         // Most stacks are known: their frames are only read, not kept.
         let mut key = 0;
-        let Some(_) = self
-            .python
-            .walk(|frame| key = self.python.mixed(key, &frame))
-        else {
-            return;
-        };
-        let number = match self.stacks.find(key) {
-            Found::Known(number) => number,
-            Found::New(number) => {
-                self.describe(number, store);
-                number
-            }
-            Found::Full => 0,
+        let python = self.python().filter(|python| {
+            let frames = python.walk(|frame| key = python.mixed(key, &frame));
+            frames.is_some()
+        });
+        // SAFETY: it is null, or a table that is freed only while no thread is in here.
+        let table = unsafe { self.native.load(Acquire).as_ref() };
+        let native = table.map(|table| (table, table.summary(python.is_some())));
+        let native = native.filter(|(_, summary)| summary.count > 0);
+        if let Some((_, summary)) = native {
+            key = mix(mix(key, summary.key), summary.count as u64);
+        }
+        let number = match (python, native) {
+            (None, None) if table.is_none() => return,
+            (None, None) => 0,
+            _ => match self.stacks.find(key) {
+                Found::Known(number) => number,
+                Found::New(number) => {
+                    self.describe(number, Seen { python, native }, store);
+                    number
+                }
+                Found::Full => 0,
+            },
         };
         let launch = LaunchStack {
             header: header::<LaunchStack>(kind::LAUNCH_STACK, number, 0),
@@ -163,86 +129,99 @@ impl Session {
         store(kind::LAUNCH_STACK, [launch.bytes(), &[]]);
     }
 
+    /// Returns the process's Python, if its frames are taken.
+    fn python(&self) -> Option<&Python> {
+        let is_there = self.takes_python.load(Relaxed) && self.has_python.load(Acquire);
+        // SAFETY: it was written before `has_python` was set.
+        is_there.then(|| unsafe { self.python.assume_init_ref() })
+    }
+
     /// Writes a stack, and those of its functions that were not written yet.
     #[cold]
-    fn describe(&self, number: u32, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
+    fn describe(&self, number: u32, seen: Seen<'_>, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
         let mut tail = [0_u8; 8 * MOST_FRAMES];
         let mut places = tail.chunks_exact_mut(8);
         let mut count = 0;
-        let is_cut = self.python.walk(|frame| {
-            let function = match self.functions.find(self.python.function_key(&frame)) {
-                Found::Known(function) => function,
-                Found::New(function) => {
-                    self.describe_function(function, &frame, store);
-                    function
-                }
-                Found::Full => 0,
-            };
-            let line = self.python.line(&frame).unwrap_or(0);
+        let mut is_cut = false;
+        let mut put = |function: u32, line: u32| {
             let word = u64::from(function) | u64::from(line) << 32;
             if let Some(into) = places.next() {
                 into.copy_from_slice(&word.to_le_bytes());
                 count += 1;
             }
-        });
+        };
+        if let Some((table, summary)) = seen.native {
+            is_cut = summary.is_cut;
+            table.frames(summary.count, |frame| {
+                let function = match self.functions.find(frame.key()) {
+                    Found::Known(function) => function,
+                    Found::New(function) => {
+                        describe_native(function, frame, store);
+                        function
+                    }
+                    Found::Full => 0,
+                };
+                put(function, 0);
+            });
+        }
+        if let Some(python) = seen.python {
+            let more = python.walk(|frame| {
+                let function = match self.functions.find(python.function_key(&frame)) {
+                    Found::Known(function) => function,
+                    Found::New(function) => {
+                        describe_function(python, function, &frame, store);
+                        function
+                    }
+                    Found::Full => 0,
+                };
+                put(function, python.line(&frame).unwrap_or(0));
+            });
+            is_cut |= more == Some(true);
+        }
         let len = 8 * count as usize;
         let stack = Stack {
             header: header::<Stack>(kind::STACK, number, len),
             frames: count,
-            is_cut: u32::from(is_cut == Some(true)),
+            is_cut: u32::from(is_cut),
         };
         store(
             kind::STACK,
             [stack.bytes(), tail.get(..len).unwrap_or_default()],
         );
     }
-
-    fn describe_function(
-        &self,
-        number: u32,
-        frame: &Frame,
-        store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool,
-    ) {
-        let mut text = text::Text::new();
-        self.python.file(frame, &mut text);
-        let file = text.len();
-        text.next();
-        self.python.name(frame, &mut text);
-        let name = text.len() - file;
-        let bytes = text.padded();
-        let code = Code {
-            header: header::<Code>(kind::CODE, number, bytes.len()),
-            file_len: file as u32,
-            name_len: name as u32,
-        };
-        store(kind::CODE, [code.bytes(), bytes]);
-    }
 }
 
-/// Returns the header of a record of type `T` with `tail` bytes behind it (a multiple of 8).
-const fn header<T>(kind: u8, operation: u32, tail: usize) -> Header {
-    Header {
-        size: (size_of::<T>() + tail) as u16,
-        kind,
-        flags: 0,
-        operation,
-    }
+fn describe_native(
+    number: u32,
+    frame: native::Frame,
+    store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool,
+) {
+    let code = NativeCode {
+        header: header::<NativeCode>(kind::NATIVE_CODE, number, 0),
+        module: frame.module,
+        reserved: 0,
+        address: frame.address,
+    };
+    store(kind::NATIVE_CODE, [code.bytes(), &[]]);
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use midair_record::event::NO_STACKS;
-
-    #[test]
-    fn each_reason_is_known_to_the_attacher_by_its_start() {
-        for why in [
-            Unavailable::NoPython,
-            Unavailable::Version,
-            Unavailable::FreeThreaded,
-            Unavailable::Memory,
-        ] {
-            assert!(why.text().starts_with(NO_STACKS), "{why:?}");
-        }
-    }
+fn describe_function(
+    python: &Python,
+    number: u32,
+    frame: &Frame,
+    store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool,
+) {
+    let mut text = text::Text::new();
+    python.file(frame, &mut text);
+    let file = text.len();
+    text.next();
+    python.name(frame, &mut text);
+    let name = text.len() - file;
+    let bytes = text.padded();
+    let code = Code {
+        header: header::<Code>(kind::CODE, number, bytes.len()),
+        file_len: file as u32,
+        name_len: name as u32,
+    };
+    store(kind::CODE, [code.bytes(), bytes]);
 }

@@ -5,11 +5,11 @@
 //! Python's global lock, since the lock protects what threads share, and a thread's frames are its
 //! own.
 
-use crate::Unavailable;
+use crate::common::{Unavailable, mix, symbol};
 use crate::text::Text;
 use midair_python::{Known, OWNED_BY_INTERPRETER, Offsets, Refused, line};
 use midair_record::event::MOST_FRAMES;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 
 /// No object lies below this address.
 const LOWEST: usize = 1 << 16;
@@ -35,12 +35,6 @@ pub(crate) struct Python {
     state: unsafe extern "C" fn() -> *mut c_void,
     /// `PyCode_Type`.
     code_type: usize,
-}
-
-/// Returns the address of an exported symbol; 0 where there is none.
-fn symbol(name: &CStr) -> usize {
-    // SAFETY: the name is a C string.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
 }
 
 /// Reads a value of the interpreter's.
@@ -254,10 +248,4 @@ impl Python {
             }
         }
     }
-}
-
-/// Mixes a word into a hash.
-fn mix(key: u64, word: u64) -> u64 {
-    let product = u128::from(key ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-    (product as u64) ^ (product >> 64) as u64
 }

@@ -3,8 +3,8 @@
 use super::{
     Agent, Allocation, Api, Barrier, Burst, Code, CodeObject, Copy, CounterWindow, CudaDevice,
     CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel, KernelSymbol, KfdEvent,
-    LaunchStack, Marker, MemorySet, Note, Queue, QueueCounts, RuntimeInit, Scratch, Stack,
-    Synchronization, UnifiedMemory,
+    LaunchStack, Marker, MemorySet, Module, NativeCode, Note, Queue, QueueCounts, RuntimeInit,
+    Scratch, Stack, Synchronization, UnifiedMemory,
 };
 
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
@@ -64,7 +64,9 @@ plain!(
     Burst,
     Code,
     Stack,
-    LaunchStack
+    LaunchStack,
+    NativeCode,
+    Module
 );
 
 /// A struct that follows a record of fixed size and has no header of its own: `repr(C)`, integers

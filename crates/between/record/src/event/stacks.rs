@@ -3,7 +3,7 @@
 //! A stack is written once for each session, and so is each function on it. A launch then takes 16
 //! bytes.
 
-use super::Header;
+use super::{Header, with_tail};
 
 /// The start of the note that no stacks are taken. The attacher repeats that note at its end.
 pub const NO_STACKS: &str = "no stacks are taken (--stacks): ";
@@ -48,6 +48,61 @@ pub struct LaunchStack {
     pub header: Header,
     /// Correlation id of the call.
     pub correlation: u64,
+}
+
+/// A place in a program or a library that was on a stack. Like [`Code`] it is a function to which
+/// stacks refer, and its number is from the same row. A [`Code`] with the same number names it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NativeCode {
+    /// Common header; `operation` is our number of the function, from 1.
+    pub header: Header,
+    /// The number of the module ([`Module`]); 0 where the code is in none.
+    pub module: u32,
+    /// Padding, 0.
+    pub reserved: u32,
+    /// The address that the module is linked for, or that in memory where there is no module.
+    pub address: u64,
+}
+
+/// A program or a library that the process has mapped. Its path follows, as the kernel prints it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Module {
+    /// Common header; `operation` is our number of the module, from 1.
+    pub header: Header,
+    /// The first address of its first mapping.
+    pub base: u64,
+    /// Add it to a linked address to get the address in memory.
+    pub bias: u64,
+    /// The device of the file, the major number in the upper half.
+    pub device: u64,
+    /// The inode of the file.
+    pub inode: u64,
+    /// Bytes of the path.
+    pub path_len: u32,
+    /// Padding, 0.
+    pub reserved: u32,
+}
+
+/// Returns which stacks a session takes, from the `flags` of a [`Stack`] without a number: Python's,
+/// and native ones. Recordings without native stacks have no flags.
+pub fn stacks_of(stack: &Stack) -> (bool, bool) {
+    let flags = stack.header.flags;
+    (flags & NO_PYTHON == 0, flags & NATIVE != 0)
+}
+
+/// Bits of the `flags` of a [`Stack`] without a number: native stacks are taken, and Python's are not.
+pub const NATIVE: u8 = 1;
+/// See [`NATIVE`].
+pub const NO_PYTHON: u8 = 2;
+
+/// Decodes a function, its file's name, and its own.
+pub(super) fn code(body: &[u8]) -> Option<(Code, &[u8], &[u8])> {
+    let len = |code: &Code| (code.file_len as usize).saturating_add(code.name_len as usize);
+    let (code, names) = with_tail(body, len)?;
+    let (file, name) = names.split_at_checked(code.file_len as usize)?;
+    Some((code, file, name))
 }
 
 /// Returns the frames of a stack from the bytes that follow it: function and line.

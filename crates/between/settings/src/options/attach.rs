@@ -237,13 +237,14 @@ pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
         "stacks",
         Category::Counters,
-        Shape::OneOf(&["python", "off"]),
+        Shape::OneOf(&["python", "native", "both", "off"]),
         Sets::Words(&[STACKS], ""),
-        "Record at which lines of Python code work is launched (default off)",
+        "Record at which lines or functions work is launched (default off)",
     )
     .more(
-        "The stack of each launch of a kernel or a copy, from CPython 3.11 to 3.14. The screen then shows the lines that cost the GPU's \
-         time, and -f folded writes all stacks for flame graphs.",
+        "The stack of each launch of a kernel or a copy: python for the frames of CPython 3.11 to 3.14, native for the functions of \
+         C++, Rust and others, both for native frames inside of Python's. The screen then shows the lines or functions that cost the \
+         GPU's time, and -f folded writes all stacks for flame graphs.",
     )
     .front(Front::Midair),
     Opt::new(

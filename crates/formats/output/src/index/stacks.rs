@@ -4,9 +4,9 @@
 mod launches;
 
 use super::Stat;
-use crate::limits;
+use crate::{code, limits};
 use foldhash::fast::RandomState;
-use midair_record::event::{self, Code, Kernel, LaunchStack, Record, Stack};
+use midair_record::event::{self, Code, Kernel, LaunchStack, Module, NativeCode, Record, Stack};
 use std::collections::HashMap;
 
 pub(crate) use launches::Launches;
@@ -24,7 +24,7 @@ const MOST_SUMS: usize = 1 << 20;
 /// A function of the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// Its file, as Python has it.
+    /// Its file, as Python has it, or the program or the library that it is in.
     pub file: String,
     /// Its name, with the names of the classes and functions around it.
     pub name: String,
@@ -86,9 +86,25 @@ impl Added {
     }
 }
 
+/// A program or a library of the process, and its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapped {
+    /// Where it lies.
+    pub module: Module,
+    /// Its path, as the kernel prints it.
+    pub path: Vec<u8>,
+}
+
 /// What the records say about stacks.
 #[derive(Debug, Clone, Default)]
 pub struct Stacks {
+    /// Programs and libraries by their numbers.
+    pub modules: HashMap<u32, Mapped, RandomState>,
+    /// Places in them by the numbers of functions: module and linked address. Most have no name of
+    /// their own yet, which a [`Code`] gives them.
+    pub native: HashMap<u32, (u32, u64), RandomState>,
+    /// Whether Python's stacks are taken, and native ones.
+    kinds: (bool, bool),
     functions: HashMap<u32, Function, RandomState>,
     /// The frames of each stack, the innermost first: function and line.
     stacks: HashMap<u32, Vec<(u32, u32)>, RandomState>,
@@ -120,6 +136,8 @@ impl Stacks {
             Record::Code(code, file, name) => self.add_function(code, file, name),
             Record::Stack(stack, frames) => self.add_stack(stack, frames),
             Record::LaunchStack(launch) => self.add_launch(launch),
+            Record::NativeCode(code) => self.add_native(code),
+            Record::Module(module, path) => self.add_module(module, path),
             _ => {}
         }
     }
@@ -128,16 +146,20 @@ impl Stacks {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.is_on && self.taken + self.left_out == 0 && self.all().next().is_some() {
-            notes.push(
-                "no launch has a stack (--stacks): all work was launched outside of Python code"
-                    .to_owned(),
-            );
+            let why = match self.kinds {
+                (_, true) => "no call launched work",
+                _ => "all work was launched outside of Python code",
+            };
+            notes.push(format!("no launch has a stack (--stacks): {why}"));
         }
         if self.left_out > 0 {
-            notes.push(format!(
-                "{} launches have no stack: there were too many different stacks",
-                self.left_out
-            ));
+            let why = match self.kinds {
+                (_, true) => {
+                    "there were too many different stacks, or the threads ran on stacks that the program made itself"
+                }
+                _ => "there were too many different stacks",
+            };
+            notes.push(format!("{} launches have no stack: {why}", self.left_out));
         }
         notes
     }
@@ -176,8 +198,67 @@ impl Stacks {
         }
     }
 
+    fn add_module(&mut self, module: &Module, path: &[u8]) {
+        if module.header.operation < MOST_NUMBERS {
+            let path = path.to_vec();
+            let mapped = Mapped {
+                module: *module,
+                path,
+            };
+            self.modules.insert(module.header.operation, mapped);
+            let of_it = |(_, place): &(&u32, &(u32, u64))| place.0 == module.header.operation;
+            let nameless: Vec<_> = self.native.iter().filter(of_it).collect();
+            let nameless: Vec<_> = nameless
+                .into_iter()
+                .map(|(number, place)| (*number, self.nameless(*place)))
+                .collect();
+            self.functions.extend(nameless);
+        }
+    }
+
+    /// Returns a place of which no name is known yet as a function.
+    fn nameless(&self, place: (u32, u64)) -> Function {
+        let mapped = self.modules.get(&place.0);
+        Function {
+            file: mapped.map_or_else(String::new, |it| limits::text(&it.path).into_owned()),
+            name: self.place(place),
+        }
+    }
+
+    fn add_native(&mut self, code: &NativeCode) {
+        if code.header.operation < MOST_NUMBERS {
+            let place = (code.module, code.address);
+            let nameless = self.nameless(place);
+            self.native.insert(code.header.operation, place);
+            self.functions.insert(code.header.operation, nameless);
+        }
+    }
+
+    /// Returns the name of a place of which no symbol is known, as `libc.so.6+0x1234`.
+    pub fn place(&self, (module, address): (u32, u64)) -> String {
+        match self.modules.get(&module) {
+            Some(mapped) => {
+                let name = mapped.path.rsplit(|byte| *byte == b'/').next();
+                let name = limits::text(name.unwrap_or_default());
+                format!("{name}+{address:#x}")
+            }
+            None => "(unknown code)".to_owned(),
+        }
+    }
+
+    /// Returns the name of the outermost frame of work whose launch has no stack.
+    pub(crate) fn no_stack(&self) -> &'static str {
+        match self.kinds {
+            (_, true) => code::UNKNOWN_STACK,
+            _ => code::NO_STACK,
+        }
+    }
+
     fn add_stack(&mut self, stack: &Stack, frames: &[u8]) {
         self.is_on = true;
+        if stack.header.operation == 0 {
+            self.kinds = event::stacks_of(stack);
+        }
         if (1..MOST_NUMBERS).contains(&stack.header.operation) {
             self.stacks
                 .insert(stack.header.operation, event::frames(frames).collect());

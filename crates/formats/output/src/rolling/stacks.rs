@@ -26,7 +26,10 @@ pub(super) fn describe(into: &mut Vec<u8>, bytes: &[u8]) {
         && !record.is_empty()
     {
         rest = more;
-        let describes = matches!(header.kind, kind::CODE | kind::STACK);
+        let describes = matches!(
+            header.kind,
+            kind::CODE | kind::STACK | kind::NATIVE_CODE | kind::MODULE
+        );
         if describes && into.len() + record.len() <= MOST_BYTES {
             into.extend_from_slice(record);
         }

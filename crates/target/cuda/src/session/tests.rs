@@ -23,7 +23,7 @@ fn choice(kernels: bool, copies: bool, calls: bool, markers: bool) -> Choice {
         kinds,
         all_calls: false,
         hw_trace: false,
-        stacks: false,
+        stacks: None,
         cupti: None,
     }
 }
@@ -342,7 +342,7 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
         kinds: memory,
         all_calls: false,
         hw_trace: false,
-        stacks: false,
+        stacks: None,
         cupti: None,
     };
     assert!(finalized(&memory, 0));

@@ -1,0 +1,342 @@
+//! `--stacks native`: the functions that launch kernels, in a program without Python. Each launch has
+//! its function's number in grid.x and its thread's number in grid.y, so each kernel's row in the csv
+//! says what its stack has to be.
+
+use crate::launch_stacks;
+use crate::rocpd::reader;
+use midair_tests::attacher::{Attacher, Traced};
+use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::modellog::ModelLog;
+use midair_tests::stand_in::Kit;
+use midair_tests::table::Csv;
+use midair_tests::target::{PATIENCE, Target};
+use midair_tests::{Result, cuda, workspace};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+const WORDS: [&str; 5] = [
+    "--kernel-trace",
+    "--stacks",
+    "native",
+    "-f",
+    "csv,folded,pprof",
+];
+/// The numbers of the functions, their names, and the launches of one thread's round of each: see the
+/// program.
+const FUNCTIONS: [(u64, &str, u64); 6] = [
+    (1, "app::first(unsigned int)", 2),
+    (2, "app::Net::forward(unsigned int, int)", 1),
+    (3, "app::Layer<7>::run(unsigned int)", 3),
+    (4, "app::aligned(unsigned int, unsigned long)", 1),
+    (5, "app::bare(unsigned int)", 1),
+    (7, "app::deep(unsigned int, int)", 1),
+];
+const IN_THREAD: &str = "app::in_thread(unsigned int)";
+const WORK: &str = "app::work(unsigned int)";
+/// Threads of one round besides the first, and their own launches.
+const THREADS: u64 = 3;
+const BY_THREAD: u64 = 5;
+
+/// The GPU's time by the function's number, and by whether it is a further thread's.
+type Times = BTreeMap<(u64, bool), u64>;
+
+/// Returns the times by the functions' numbers and whether it is a further thread, and the number of
+/// launches.
+fn from_csv(traced: &Traced) -> Result<(Times, u64)> {
+    let (mut times, mut count) = (Times::new(), 0);
+    for row in Csv::read(&traced.file("kernel_trace.csv"))?.rows {
+        let [number, thread, start, end] = [
+            "Grid_Size_X",
+            "Grid_Size_Y",
+            "Start_Timestamp",
+            "End_Timestamp",
+        ]
+        .map(|name| Csv::number(&row, name));
+        *times.entry((number? / 64, thread? > 1)).or_default() += end? - start?;
+        count += 1;
+    }
+    Ok((times, count))
+}
+
+/// Returns the stacks of a folded file: functions, outermost first, without their modules; and times.
+fn from_folded(file: &Path) -> Result<Vec<(Vec<String>, u64)>> {
+    let text = std::fs::read_to_string(file)?;
+    let lines = text.lines().map(|line| {
+        let (path, time) = line.rsplit_once(' ').ok_or("a line has a time")?;
+        let bare = |frame: &str| {
+            let bare = frame.rsplit_once(" (").map_or(frame, |(name, _)| name);
+            bare.to_owned()
+        };
+        Ok((path.split(';').map(bare).collect(), time.parse()?))
+    });
+    lines.collect()
+}
+
+/// Checks what is around the function that launches.
+fn check_path(number: u64, path: &[String], is_thread: bool) {
+    let at = |function: &str| path.iter().filter(|frame| *frame == function).count();
+    match number {
+        // 128 frames are kept, the innermost ones.
+        7 => {
+            assert_eq!(at(FUNCTIONS[5].1), 128, "{path:?}");
+            assert_eq!(path.len(), 129, "{path:?}");
+            return;
+        }
+        2 => assert_eq!(at(FUNCTIONS[1].1), 5, "{path:?}"),
+        6 => assert_eq!(at(WORK), 0, "{path:?}"),
+        _ => {}
+    }
+    assert_eq!(at(WORK), u64::from(number != 6) as usize, "{path:?}");
+    assert_eq!(at(IN_THREAD), usize::from(is_thread), "{path:?}");
+    assert_eq!(at("main"), usize::from(!is_thread), "{path:?}");
+}
+
+/// Checks a session of some rounds of the program, which has said that it is ready.
+fn check(target: &mut LabTarget) -> Result<()> {
+    let numbers: BTreeMap<&str, u64> = FUNCTIONS
+        .iter()
+        .map(|(number, name, _)| (*name, *number))
+        .chain([(IN_THREAD, 6)])
+        .collect();
+    let each: u64 = FUNCTIONS.iter().map(|(_, _, launches)| launches).sum();
+    for rounds in [1, 20] {
+        let attacher = Attacher::midair(target.target.pid(), &WORDS)?;
+        target.target.send(&format!("work {rounds}"))?;
+        target.target.expect("work")?;
+        let traced = attacher.detach()?;
+        let (wanted, count) = from_csv(&traced)?;
+        assert_eq!(count, rounds * ((1 + THREADS) * each + THREADS * BY_THREAD));
+        let mut times = Times::new();
+        for (path, time) in from_folded(&traced.file("results.folded"))? {
+            let [.., function, kernel] = path.as_slice() else {
+                return Err(format!("{path:?}").into());
+            };
+            assert!(kernel.contains("scale"), "{path:?}");
+            let number = *numbers
+                .get(function.as_str())
+                .ok_or_else(|| format!("{path:?}"))?;
+            let is_thread = path.iter().any(|frame| frame == IN_THREAD);
+            check_path(number, &path, is_thread);
+            // Of the deep stack only the inner frames are known.
+            *times.entry((number, is_thread && number != 7)).or_default() += time;
+        }
+        let mut merged = Times::new();
+        for ((number, is_thread), time) in wanted {
+            *merged
+                .entry((number, is_thread && number != 7))
+                .or_default() += time;
+        }
+        assert_eq!(times, merged);
+        let said = traced.exit.stdout.join("\n");
+        assert!(said.contains("CODE"), "{said}");
+        assert!(said.contains("launch_functions"), "{said}");
+    }
+    Ok(())
+}
+
+fn end(mut target: LabTarget) -> Result<()> {
+    target.target.send("quit")?;
+    let log = target.log.clone();
+    target.target.wait(PATIENCE)?.success()?;
+    ModelLog::read(&log)?.check()
+}
+
+#[test]
+fn each_function_has_the_times_of_its_own_launches() -> Result<()> {
+    let forms = [
+        ("launch_functions", "-fomit-frame-pointer"),
+        ("launch_functions_fp", "-fno-omit-frame-pointer"),
+    ];
+    for (name, flag) in forms {
+        let kit = Kit::new()?;
+        let program = kit.program_by(&["gcc"], "launch_functions", name, &[flag])?;
+        let mut target = kit.start_command(Command::new(program), "model.log", &[])?;
+        target.expect("ready")?;
+        check(&mut target).map_err(|error| format!("{flag}: {error}"))?;
+        end(target)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn each_function_has_the_times_of_its_own_launches_on_amds_runtimes() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let kernels = lab.kernels()?;
+    let mut target = lab
+        .run(&lab.program("launch_functions")?)
+        .arg(&kernels)
+        .spawn()?;
+    target.target.expect("ready")?;
+    check(&mut target)?;
+    end(target)
+}
+
+/// A frame pointer that is garbage, in code without unwind tables, ends the stack: what is inside of
+/// it is there, the program runs on, and other stacks are whole.
+#[test]
+fn a_broken_stack_has_its_inner_frames() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = kit.start("launch_functions", "model.log", &[])?;
+    target.expect("ready")?;
+    let attacher = Attacher::midair(target.target.pid(), &WORDS)?;
+    for _ in 0..20 {
+        target.target.send("corrupt 100")?;
+        target.target.expect("corrupt")?;
+    }
+    let traced = attacher.detach()?;
+    let (wanted, count) = from_csv(&traced)?;
+    assert_eq!((count, wanted.len()), (2_000, 1));
+    let mut sum = 0;
+    for (path, time) in from_folded(&traced.file("results.folded"))? {
+        let [.., caller, function, _] = path.as_slice() else {
+            return Err(format!("{path:?}").into());
+        };
+        let wanted = ["with_garbage", "app::corrupt(unsigned int)"];
+        assert_eq!([caller, function], wanted, "{path:?}");
+        sum += time;
+    }
+    assert_eq!(Some(&sum), wanted.get(&(8, false)));
+    end(target)
+}
+
+/// What is launched by each function around `launch_number`, by the function's number.
+const BY_FUNCTION: &str =
+    "SELECT k.grid_x / 64 AS number, c.function AS function, COUNT(*) AS launches
+    FROM kernels AS k JOIN call_stacks AS c USING (guid, event_id)
+    WHERE c.depth = 1 GROUP BY number, function";
+
+/// Libraries come, launch and go while a session runs, one where another one was. No launch counts as
+/// another library's, and the process runs on.
+#[test]
+fn libraries_that_come_and_go_are_told_apart() -> Result<()> {
+    let kit = Kit::new()?;
+    let forms = [(9, "by_nine", ""), (10, "by_ten", "-DPADDING")];
+    let mut libraries = Vec::new();
+    for (number, function, more) in forms {
+        let flags = [
+            format!("-DNUMBER={number}"),
+            format!("-DNAME={function}"),
+            "-shared".to_owned(),
+            "-fPIC".to_owned(),
+            more.to_owned(),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let flags = flags.strip_suffix(&[""]).unwrap_or(&flags);
+        let file = format!("liblaunch_{number}.so");
+        libraries.push(kit.program_by(&["gcc"], "launch_library", &file, flags)?);
+    }
+    let mut target = kit.start("launch_functions", "model.log", &[])?;
+    target.expect("ready")?;
+    let [first, _] = libraries.as_slice() else {
+        return Err("two".into());
+    };
+    let pid = target.target.pid();
+    let mut ask = |words: &str| -> Result<()> {
+        target.target.send(words)?;
+        let word = words.split(' ').next().unwrap_or_default();
+        target.target.expect(word).map(drop)
+    };
+    ask(&format!("open {}", first.display()))?;
+    let words = ["--kernel-trace", "--stacks", "native", "-f", "rocpd"];
+    let attacher = Attacher::midair(pid, &words)?;
+    // This one was there when the session started.
+    let known = 7;
+    for _ in 0..known {
+        ask("call")?;
+    }
+    ask("close")?;
+    let rounds = 60;
+    for _ in 0..rounds {
+        for library in &libraries {
+            ask(&format!("library {}", library.display()))?;
+        }
+    }
+    let traced = attacher.detach()?;
+    let read = reader(&traced.file("results.db"), &[BY_FUNCTION])?;
+    let rows = read["answers"][0].as_array().ok_or("rows")?;
+    let mut named = 0;
+    let mut all = 0;
+    for row in rows {
+        let launches = row["launches"].as_u64().ok_or("a number")?;
+        let function = row["function"].as_str().ok_or("a name")?;
+        all += launches;
+        let wanted = forms.iter().find(|form| row["number"] == form.0);
+        let (_, name, _) = wanted.ok_or_else(|| format!("{row}"))?;
+        // A library that came a moment ago is not known yet.
+        if function != "(unknown code)" {
+            assert_eq!(function, *name, "{rows:?}");
+            named += launches;
+        }
+    }
+    assert_eq!(all, known + 2 * rounds, "{rows:?}");
+    assert!(named >= known, "{rows:?}");
+    end(target)
+}
+
+/// Checks `--stacks both` of a Python program: Python's frames are those of `--stacks python`, and the
+/// native frames inside of them are ctypes'.
+fn check_both(target: &mut Target) -> Result<()> {
+    let words = ["--kernel-trace", "--stacks", "both", "-f", "csv,folded"];
+    let attacher = Attacher::midair(target.pid(), &words)?;
+    target.send("work 3")?;
+    target.expect("work")?;
+    let traced = attacher.detach()?;
+    let (by_grid, _) = launch_stacks::from_csv(&traced)?;
+    let folded = std::fs::read_to_string(traced.file("results.folded"))?;
+    let mut stacks = Vec::new();
+    for line in folded.lines() {
+        let (path, time) = line.rsplit_once(' ').ok_or("a time")?;
+        let all: Vec<String> = path.split(';').map(str::to_owned).collect();
+        let (kernel, frames) = all.split_last().ok_or("a kernel")?;
+        let is_python = |frame: &String| frame.contains(".py:") || frame.contains("<string>");
+        let python = frames.iter().take_while(|frame| is_python(frame));
+        let mut path: Vec<String> = python.cloned().collect();
+        let native = frames.get(path.len()..).unwrap_or_default();
+        assert!(!native.is_empty(), "{line}");
+        assert!(!native.iter().any(is_python), "{line}");
+        assert!(native.iter().any(|it| it.contains("ffi")), "{line}");
+        assert!(
+            !line.contains("PyEval") && !line.contains("midair"),
+            "{line}"
+        );
+        path.push(kernel.clone());
+        stacks.push((path, time.parse()?));
+    }
+    let times = launch_stacks::from_stacks(stacks.into_iter())?;
+    assert_eq!(times, launch_stacks::threads_as_one(&by_grid), "{folded}");
+    target.send("quit")
+}
+
+fn lines() -> Command {
+    let mut command = Command::new("/usr/bin/python3");
+    command.arg(workspace().join("tests/python/launch_lines.py"));
+    command
+}
+
+#[test]
+fn native_frames_inside_of_pythons() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut command = lines();
+    command.arg(kit.dir().join("libamdhip64.so.7"));
+    let library = kit.dir().display().to_string();
+    let mut target = kit.start_command(command, "model.log", &[("LD_LIBRARY_PATH", &library)])?;
+    target.expect("ready")?;
+    check_both(&mut target.target)?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+#[test]
+fn native_frames_inside_of_pythons_in_a_cuda_process() -> Result<()> {
+    let kit = cuda::Kit::new()?;
+    let mut command = lines();
+    command.arg(kit.stand_in.runtime(13));
+    let mut target = kit.start_command(command, &[("CUPTI_MODEL", "version=130500")])?;
+    target.expect("ready")?;
+    check_both(&mut target.target)?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
