@@ -164,6 +164,7 @@ def attach(
     trace: Sequence[str] = ("runtime",),
     *,
     counters: Sequence[str] = (),
+    stacks: Optional[str] = None,
     tree: bool = False,
     duration: Optional[float] = None,
     directory: Union[str, "os.PathLike[str]", None] = None,
@@ -173,7 +174,8 @@ def attach(
 ) -> Session:
     """Attaches to a process, and returns when it is being recorded.
 
-    trace: what is recorded: keys of `TRACES`. counters: names of hardware counters that are read together. tree: also all that
+    trace: what is recorded: keys of `TRACES`. counters: names of hardware counters that are read together. stacks: "python" records
+    at which lines of Python code work is launched. tree: also all that
     descend from the process. duration: seconds after which the recording ends by itself. directory: where the files go; without one
     they are deleted with the recording. formats: of the files; `Recording` reads rocpd and parquet. options: further words of
     `midair attach`. timeout: seconds that the attach may take.
@@ -194,6 +196,8 @@ def attach(
     command += [TRACES[name] for name in trace]
     if counters:
         command += ["--pmc", *counters]
+    if stacks is not None:
+        command += ["--stacks", stacks]
     if duration is not None:
         command += ["--duration", f"{max(1, round(duration * 1000))}ms"]
     session = Session([*command, *options], place, temporary)

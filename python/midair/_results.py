@@ -86,6 +86,30 @@ class Table:
         return polars.DataFrame()
 
 
+class Lines:
+    """The lines of Python code that launched work, the one with the most GPU time first. Times are nanoseconds."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        found = [table for table in document.get("tables", []) if table["title"] == "CODE"]
+        self._rows: List[Dict[str, Any]] = [dict(row) for table in found for row in table["rows"]]
+
+    def rows(self) -> Iterator[Dict[str, Any]]:
+        """Each line as a dictionary."""
+        return iter(self._rows)
+
+    def pandas(self) -> "pandas.DataFrame":
+        """A frame of pandas."""
+        import pandas
+
+        return pandas.DataFrame.from_records(self._rows)
+
+    def polars(self) -> "polars.DataFrame":
+        """A frame of polars."""
+        import polars
+
+        return polars.DataFrame(self._rows, infer_schema_length=None)
+
+
 class _opened:
     """A database that is only read, and closed at the end."""
 
@@ -169,6 +193,14 @@ class Recording:
     def events(self) -> Table:
         """Records of HIP events, and waits for them."""
         return self.table("events")
+
+    def code(self) -> Lines:
+        """The lines of code that launched work, recorded with `stacks`."""
+        return Lines(self.document)
+
+    def stacks(self) -> Table:
+        """A row for each frame of each launch's stack, by `event_id` as in `kernels`; the depth 0 is the innermost. From rocpd."""
+        return self.table("call_stacks")
 
     def counters(self) -> Table:
         """Values of hardware counters."""

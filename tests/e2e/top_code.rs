@@ -1,14 +1,15 @@
-//! `midair top --by code`: the lines that launch, in the table and in the document, compared with the
+//! The lines that launch, in `midair top --by code`, in documents and in Python's frames, compared with the
 //! lines that the program's launches have in their grids.
 
 use crate::terminal::{Terminal, plain};
 use crate::top::Top;
 use midair_tests::attacher::Attacher;
 use midair_tests::lab::LabTarget;
-use midair_tests::stage::stage;
+use midair_tests::python::python_tool;
+use midair_tests::stage::{plain_environment, stage};
 use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
-use midair_tests::target::{PATIENCE, until};
+use midair_tests::target::{PATIENCE, Target, until};
 use midair_tests::{Result, program, workspace};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::process::Command;
 /// Launches by line.
 type Lines = BTreeMap<u64, u64>;
 
-fn ask(target: &mut LabTarget, rounds: u64) -> Result<()> {
+pub(crate) fn ask(target: &mut LabTarget, rounds: u64) -> Result<()> {
     target.send(&format!("work {rounds}"))?;
     target.expect("work")?;
     Ok(())
@@ -63,9 +64,7 @@ fn works_until(
     Ok(screen)
 }
 
-#[test]
-fn top_has_the_lines_that_launch() -> Result<()> {
-    let kit = Kit::new()?;
+pub(crate) fn started(kit: &Kit) -> Result<LabTarget> {
     let mut command = Command::new("/usr/bin/python3");
     command
         .arg(workspace().join("tests/python/launch_library.py"))
@@ -73,6 +72,35 @@ fn top_has_the_lines_that_launch() -> Result<()> {
     let library = kit.dir().display().to_string();
     let mut target = kit.start_command(command, "model.log", &[("LD_LIBRARY_PATH", &library)])?;
     target.expect("ready")?;
+    Ok(target)
+}
+
+/// The document of an attach and the Python package have the lines and the stacks.
+#[test]
+fn the_python_package_has_the_lines_that_launch() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = started(&kit)?;
+    let mut command = Command::new(python_tool("python")?);
+    command.env_clear().envs(plain_environment());
+    command.env("PYTHONPATH", stage()?.join("lib/python3/site-packages"));
+    command
+        .arg("-B")
+        .arg(workspace().join("tests/python/package_code.py"))
+        .arg(target.pid().to_string());
+    let mut python = Target::spawn(command)?;
+    python.expect("attached")?;
+    ask(&mut target, 3)?;
+    python.send("")?;
+    python.wait(PATIENCE)?.success()?;
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+#[test]
+fn top_has_the_lines_that_launch() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = started(&kit)?;
     let once = of_a_round(&mut target)?;
     assert!(once.len() > 8, "{once:?}");
 

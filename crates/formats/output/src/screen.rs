@@ -9,6 +9,7 @@
 mod heading;
 mod json;
 mod open;
+mod stacks;
 
 pub use crate::model::Cost;
 pub(crate) use json::head;
@@ -23,6 +24,7 @@ use crate::model::Trace;
 use crate::options::KernelNames;
 use crate::table::{Of, Section, Style, sections};
 use midair_agents::AgentType;
+use stacks::StackReport;
 use std::path::PathBuf;
 
 /// A GPU of one session.
@@ -160,6 +162,7 @@ pub struct Screen {
     bursts: Vec<(String, BurstReport)>,
     /// What is shown of counters.
     counters: CounterReport,
+    stacks: StackReport,
     files: Vec<PathBuf>,
     warnings: Vec<String>,
 }
@@ -185,6 +188,7 @@ impl Screen {
             Some((label.clone(), report))
         });
         Screen {
+            stacks: StackReport::of(&sessions, names, kernel_names),
             bursts: bursts.collect(),
             sections: sections(&of, names, kernel_names),
             heads: sessions.into_iter().map(|session| session.head).collect(),

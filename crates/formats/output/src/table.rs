@@ -45,6 +45,9 @@ impl Default for Style {
     }
 }
 
+/// The title of the table of lines of code.
+pub(crate) const CODE: &str = "CODE";
+
 /// The width of the columns behind the name, each including the space before it.
 const CALLS: usize = 10;
 const TOTAL: usize = 11;
@@ -226,7 +229,7 @@ fn code(indexes: &[&Index]) -> Section {
     for (name, stat) in indexes.iter().flat_map(|index| code::by_line(index)) {
         by_line.entry(name).or_default().merge(&stat);
     }
-    Section::new("CODE", by_line)
+    Section::new(CODE, by_line)
 }
 
 /// Returns the waits of the host: CUPTI's records of them or, where there are none, the calls that

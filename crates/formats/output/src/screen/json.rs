@@ -2,6 +2,7 @@
 
 use super::{Gpu, Head, Screen};
 use crate::index::Stat;
+use crate::table::CODE;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -16,7 +17,13 @@ impl Screen {
         let tables = self.sections.iter().filter(|section| !section.is_empty());
         let tables = tables.map(|section| {
             let shown = section.rows().take(rows);
-            let shown = shown.map(|(name, stat)| row(name, stat, section.total()));
+            let shown = shown.map(|(name, stat)| {
+                let mut row = row(name, stat, section.total());
+                if section.title() == CODE {
+                    self.stacks.complete(name, &mut row);
+                }
+                row
+            });
             json!({
                 "title": section.title(),
                 "rows": shown.collect::<Vec<_>>(),
@@ -34,6 +41,7 @@ impl Screen {
         if let Some(members) = document.as_object_mut() {
             let bursts = self.bursts.iter().map(|(_, report)| report.fields(rows));
             members.insert("bursts".to_owned(), bursts.collect());
+            self.stacks.put(members, rows);
             self.counters.put(members, rows);
         }
         document
