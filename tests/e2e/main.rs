@@ -33,6 +33,7 @@ mod driver_events;
 mod environments;
 mod exclusive_counters;
 mod exports;
+mod flame_diff;
 mod fleet;
 mod formats;
 mod graph_launches;

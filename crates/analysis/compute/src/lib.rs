@@ -31,6 +31,7 @@ pub mod report;
 pub mod sample;
 pub mod select;
 pub mod show;
+pub mod stacks;
 
 pub use architecture::{Architecture, Form};
 pub use program::{Lacks, Row, Setting};

@@ -42,6 +42,7 @@ Examples:
   midair flame train.py --duration 1m   by name, for a minute
   midair flame 4242 -f folded           stacks for flamegraph.pl, one a line
   midair flame 4242 -f speedscope       a file for www.speedscope.app
+  midair flame --diff old new           what has changed between two recordings
 
 --help-all also lists options that are known and not built yet.";
 

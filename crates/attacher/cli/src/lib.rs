@@ -24,6 +24,7 @@ mod counters;
 mod demo;
 mod doctor;
 pub mod engine;
+mod flame;
 mod fleet;
 mod help;
 pub mod input;

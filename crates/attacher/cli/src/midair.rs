@@ -25,8 +25,8 @@ use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
 use crate::{
-    counters, demo, doctor, fleet, help, man, metrics, ps, rocprofv3, show, top, version, why,
-    words,
+    counters, demo, doctor, flame, fleet, help, man, metrics, ps, rocprofv3, show, top, version,
+    why, words,
 };
 
 /// Subcommands that are known but not built yet, with what they will do.
@@ -97,7 +97,8 @@ pub fn command() -> Command {
         .about("Record which lines of Python code the GPU's time comes from: a page with a flame graph")
         .long_about(
             "Record which lines of Python code the GPU's time comes from, and write a page with a flame graph.\n\
-             The same as midair attach --stacks python -f html --duration 10s; each of these may be given otherwise.",
+             The same as midair attach --stacks python -f html --duration 10s; each of these may be given otherwise.\n\
+             --diff compares two recordings, and attaches to nothing.",
         )
         .args_override_self(true)
         .after_help(help::FLAME)
@@ -113,7 +114,7 @@ pub fn command() -> Command {
         .disable_help_subcommand(true)
         .after_help(help::MIDAIR)
         .subcommand(with_options(attach, Front::Midair))
-        .subcommand(with_options(flame, Front::Midair))
+        .subcommand(flame::options(with_options(flame, Front::Midair)))
         .subcommand(run_command())
         .subcommand(top::command(pid_argument()))
         .subcommand(why::command(pid_argument()).arg(pid_option()))
@@ -214,6 +215,9 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     };
     match matches.subcommand() {
         Some(("attach", matches)) => run_attach(matches, &[], engine, report),
+        Some(("flame", matches)) if flame::is_asked(matches) => {
+            flame::compare(matches, &given(matches, Front::Midair)?, &report)
+        }
         Some(("flame", matches)) => run_attach(matches, &FLAME, engine, report),
         Some(("run", matches)) => start(matches, report),
         Some(("top", matches)) => watch(matches, engine, report),

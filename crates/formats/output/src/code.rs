@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// The name of the outermost frame of work whose launch has no stack.
-pub(crate) const NO_STACK: &str = "(launched outside of Python)";
+pub const NO_STACK: &str = "(launched outside of Python)";
 /// The same where the stack's description is missing: there were too many, or it was lost.
 pub(crate) const UNKNOWN_STACK: &str = "(stack not recorded)";
 /// Where systems, ROCm and CUDA have their libraries.
@@ -25,8 +25,8 @@ const LIBRARIES: [&str; 4] = [
     "<frozen ",
 ];
 
-/// Returns the name of a frame, as `loss (train.py:31)`.
-pub(crate) fn frame(function: &Function, line: u32) -> String {
+/// Returns the name of a frame, as `loss (train.py:31)`. A line of 0 is not known.
+pub fn frame(function: &Function, line: u32) -> String {
     let name = one_line(&function.name);
     let name = if name.is_empty() { "?" } else { name.as_ref() };
     format!("{name} ({})", place(function, line))
@@ -84,7 +84,12 @@ impl CodeLine {
         if stack == 0 {
             return CodeLine::only(stacks.no_stack());
         }
-        let frames: Vec<_> = stacks.frames(stack).into_iter().flatten().collect();
+        CodeLine::among(stacks.frames(stack).into_iter().flatten())
+    }
+
+    /// Does the same for the frames of a stack, the innermost first.
+    pub fn among<'f>(frames: impl Iterator<Item = (&'f Function, u32)>) -> CodeLine {
+        let frames: Vec<_> = frames.collect();
         let own = frames.iter().find(|(function, _)| is_own(function));
         match own.or(frames.first()) {
             Some((function, line)) => CodeLine {

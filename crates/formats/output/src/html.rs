@@ -299,7 +299,7 @@ impl Clock {
 
 /// Writes JSON so that it cannot end the element that it is in. These characters are only within
 /// JSON's texts.
-struct Escaped<W>(W);
+pub(crate) struct Escaped<W>(pub(crate) W);
 
 impl<W: Write> Write for Escaped<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
