@@ -7,6 +7,7 @@
 //   call          calls that function
 //   close         closes the library
 //   library FILE  all three
+//   context N     N launches on a stack that the program has made itself
 //   small N       N launches in a loop; answers with the nanoseconds of one as well
 //   quit
 // Each answers with its name when it is done.
@@ -19,10 +20,11 @@
 #include <alloca.h>
 #include <dlfcn.h>
 #include <time.h>
+#include <ucontext.h>
 
 #define NAME(symbol) __asm__(symbol) __attribute__((noinline, noipa))
 
-enum { FIRST = 1, RECURSIVE, TEMPLATE, ALIGNED, BARE, THREAD, DEEP, CORRUPT, LIBRARY, THREADS = 3 };
+enum { FIRST = 1, RECURSIVE, TEMPLATE, ALIGNED, BARE, THREAD, DEEP, CORRUPT, LIBRARY, OTHER_LIBRARY, OWN_STACK, THREADS = 3 };
 
 #ifdef __HIP_PLATFORM_AMD__
 static kernels_t kernels;
@@ -164,6 +166,28 @@ static void corrupted(unsigned long rounds) {
   }
 }
 
+static ucontext_t before, inside;
+static unsigned long switches;
+
+static void on_own_stack(void) {
+  for (;;) {
+    for (unsigned long at = 0; at < switches; at++) launched(launch(OWN_STACK, 1));
+    swapcontext(&inside, &before);
+  }
+}
+
+static void by_context(unsigned long rounds) {
+  static char stack[256 << 10] __attribute__((aligned(16)));
+  switches = rounds;
+  if (!inside.uc_stack.ss_sp) {
+    getcontext(&inside);
+    inside.uc_stack.ss_sp = stack;
+    inside.uc_stack.ss_size = sizeof stack;
+    makecontext(&inside, on_own_stack, 0);
+  }
+  swapcontext(&before, &inside);
+}
+
 // For the library: it launches by this program's function, so that it needs no runtime of its own.
 int launch_number(unsigned number, unsigned thread);
 int launch_number(unsigned number, unsigned thread) { return launch(number, thread); }
@@ -198,6 +222,8 @@ int main(int words, char **word) {
       for (unsigned long round = 0; round < rounds; round++) round_of_all();
     } else if (!strcmp(line, "corrupt")) {
       corrupted(rounds);
+    } else if (!strcmp(line, "context")) {
+      by_context(rounds);
     } else if (!strcmp(line, "open")) {
       open_library(argument);
     } else if (!strcmp(line, "call")) {

@@ -186,11 +186,20 @@ fn a_broken_stack_has_its_inner_frames() -> Result<()> {
         target.target.send("corrupt 100")?;
         target.target.expect("corrupt")?;
     }
+    // No walk leads out of a stack that the program has made itself.
+    target.target.send("context 50")?;
+    target.target.expect("context")?;
     let traced = attacher.detach()?;
     let (wanted, count) = from_csv(&traced)?;
-    assert_eq!((count, wanted.len()), (2_000, 1));
+    assert_eq!((count, wanted.len()), (2_050, 2));
+    let said = traced.exit.stderr.join("\n");
+    assert!(said.contains("50 launches have no stack"), "{said}");
     let mut sum = 0;
     for (path, time) in from_folded(&traced.file("results.folded"))? {
+        if path.first().is_some_and(|it| it == "(stack not recorded)") {
+            assert_eq!(Some(&time), wanted.get(&(11, false)));
+            continue;
+        }
         let [.., caller, function, _] = path.as_slice() else {
             return Err(format!("{path:?}").into());
         };

@@ -90,7 +90,7 @@ impl CodeNames {
                 None => stacks.place((module, address)),
             };
             let mapped = stacks.modules.get(&module);
-            let path = mapped.map_or_else(String::new, |it| midair_procinfo::show(&it.path));
+            let path = mapped.map_or_else(String::new, Mapped::name);
             let (path, name) = (cut(&path, LONGEST_PATH), cut(&name, LONGEST_NAME));
             let code = Code {
                 header: Header {

@@ -285,7 +285,8 @@ impl Table {
 
 impl Frame {
     fn mixed(self, key: u64) -> u64 {
-        mix(mix(key, u64::from(self.module)), self.address)
+        // Linked addresses have fewer bits than those in memory, and there are few modules.
+        mix(key, self.address ^ u64::from(self.module) << 48)
     }
 
     /// Returns a key that differs between different places, and from the keys of Python's functions.

@@ -95,6 +95,14 @@ pub struct Mapped {
     pub path: Vec<u8>,
 }
 
+impl Mapped {
+    /// Returns the path for the user, also of a file that was replaced meanwhile.
+    pub fn name(&self) -> String {
+        let path = self.path.strip_suffix(b" (deleted)");
+        limits::text(path.unwrap_or(&self.path)).into_owned()
+    }
+}
+
 /// What the records say about stacks.
 #[derive(Debug, Clone, Default)]
 pub struct Stacks {
@@ -220,7 +228,7 @@ impl Stacks {
     fn nameless(&self, place: (u32, u64)) -> Function {
         let mapped = self.modules.get(&place.0);
         Function {
-            file: mapped.map_or_else(String::new, |it| limits::text(&it.path).into_owned()),
+            file: mapped.map_or_else(String::new, Mapped::name),
             name: self.place(place),
         }
     }
@@ -238,8 +246,8 @@ impl Stacks {
     pub fn place(&self, (module, address): (u32, u64)) -> String {
         match self.modules.get(&module) {
             Some(mapped) => {
-                let name = mapped.path.rsplit(|byte| *byte == b'/').next();
-                let name = limits::text(name.unwrap_or_default());
+                let path = mapped.name();
+                let name = path.rsplit('/').next().unwrap_or_default();
                 format!("{name}+{address:#x}")
             }
             None => "(unknown code)".to_owned(),

@@ -25,6 +25,9 @@ const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PAGE: u64 = 4096;
+/// The least distance from the end of the first thread's stack to other memory (source: Linux,
+/// arch/x86/mm/mmap.c).
+const STACK_GROWS: u64 = 128 << 20;
 
 /// Memory that is there from the start, so that no thread waits for it.
 #[derive(Debug)]
@@ -231,13 +234,17 @@ impl Modules {
 fn parse(text: &[u8]) -> (Vec<Found>, Range<u64>) {
     let mut found: Vec<Found> = Vec::new();
     let mut main_stack = 0..0;
+    let mut before = 0;
     for line in text.split(|byte| *byte == b'\n') {
         let Some((range, runs, offset, device, inode, path)) = fields(line) else {
             continue;
         };
         if path == b"[stack]" {
-            main_stack = range.clone();
+            // It grows downwards. The kernel keeps this distance to what it maps.
+            let lowest = range.end.saturating_sub(STACK_GROWS).max(before);
+            main_stack = lowest.min(range.start)..range.end;
         }
+        before = range.end;
         let file = inode != 0 && path.first() == Some(&b'/');
         // Anonymous memory between two parts of a file is what a program has put over its own code.
         let last = found.last_mut().filter(|last| {
@@ -477,7 +484,7 @@ nonsense\n";
         );
         assert_eq!(found[0].code, [0x401000..0x402000, 0x402000..0x403000]);
         assert_eq!(found[0].path, b"/bin/a b");
-        assert_eq!((found[0].device, main), (8 << 32 | 1, 0x7ff000..0x800000));
+        assert_eq!((found[0].device, main), (8 << 32 | 1, 0x701000..0x800000));
     }
 
     #[test]
