@@ -1,6 +1,5 @@
 //! Every expression of every architecture can be parsed, and its value is the one that Python and
 //! pandas compute (`evaluate.py`), in both forms and all units.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use midair_compute::architecture::{CHANNEL, Content, Source};
 use midair_compute::evaluate::Evaluator;

@@ -1,6 +1,5 @@
 //! What `profile` collects, what it refuses, and the directory that it writes. A script stands in
 //! for `rocprofv3`. The test on a real process is in `tests/e2e/compute.rs`.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use midair_compute::profile::plan::plan;
 use midair_compute::report::roofline::Level;

@@ -1,5 +1,4 @@
 //! `rocprof-compute analyze` on directories as AMD's versions write them, and on broken ones.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use rusqlite::Connection;
 use std::fs;

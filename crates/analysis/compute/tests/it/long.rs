@@ -1,6 +1,5 @@
 //! `rocprof-compute analyze` on `pmc_perf.csv` with one line for each counter, as AMD's 3.3 and later
 //! write it for `--format-rocprof-output rocpd`, and on files that it must refuse.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use midair_compute::Form;
 use midair_compute::read::Workload;

@@ -1,5 +1,4 @@
 //! The page of `analyze --html`, opened in headless Chromium and clicked through (`browser.py`).
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use midair_tests::chromium;
 use std::fmt::Write as _;

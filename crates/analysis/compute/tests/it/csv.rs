@@ -1,11 +1,8 @@
 //! `pmc_perf.csv` of a profile: AMD's columns, ours behind them, and the same tables from it as from
 //! the database. A script stands in for `rocprofv3`, and leaves a database. The test on a real
 //! process is in `tests/e2e/compute_csv.rs`.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{collector, compute};
+use super::common::{collector, compute};
 use std::fs;
 
 #[test]

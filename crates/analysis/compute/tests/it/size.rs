@@ -1,8 +1,7 @@
 //! Time and memory of `analyze` for a twentieth of what `docs/measured.md` measures: 50,000 dispatches
 //! with thirty counters. The limits are generous: they show what has become many times worse.
-#![allow(clippy::unwrap_used)]
 
-#[path = "../examples/big.rs"]
+#[path = "../../examples/big.rs"]
 #[allow(dead_code)]
 mod big;
 

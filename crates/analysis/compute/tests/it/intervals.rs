@@ -1,6 +1,5 @@
 //! If counters are multiplexed, the interval contains the value over all dispatches in 93 to 97 of
 //! 100 cases.
-#![allow(clippy::unwrap_used)]
 
 use midair_compute::evaluate::Evaluator;
 use midair_compute::frame::{Column, Frame, Names, field};

@@ -1,9 +1,6 @@
 //! A workload directory, read as the `analyze` of each of AMD's versions reads it (`schema.py`).
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{collector, compute};
+use super::common::{collector, compute};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;

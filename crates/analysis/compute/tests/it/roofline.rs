@@ -1,5 +1,4 @@
 //! The roofline of `analyze`: the levels of memory that `-m` chooses, and the units of its roofs.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,7 @@
 //! How `profile` of a running process ends, by Enter and by a signal, with its results kept; what it
 //! says meanwhile, and how much (`ROCPROFCOMPUTE_LOGLEVEL`). A script stands in for `rocprofv3`.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{collector, compute};
+use super::common::{collector, compute};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};

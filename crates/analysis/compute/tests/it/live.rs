@@ -1,7 +1,6 @@
 //! What is shown while a process is attached: tables (`live`), progress and the early end
 //! (`profile`). A script stands in for `rocprofv3`. The test on a real process is in
 //! `tests/e2e/compute.rs`.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,0 +1,16 @@
+//! Tests of rocprof-compute from outside, in one program: twelve took longer to link than to run.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod analyze;
+mod common;
+mod csv;
+mod detach;
+mod evaluation;
+mod intervals;
+mod live;
+mod long;
+mod page;
+mod profile;
+mod roofline;
+mod schema;
+mod size;
