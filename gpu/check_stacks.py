@@ -1,4 +1,7 @@
-"""(f) Launch stacks (--stacks python): each line of Python code has the GPU's time of its own kernels, and what taking the stacks costs."""
+"""(f) Launch stacks (--stacks python): each line of Python code has the GPU's time of its own kernels, and what taking the stacks costs.
+
+It needs CUPTI 13.5 or newer in the place of PyTorch's and of the toolkit's libcupti: with an older one midair takes no stacks, and the rows fail.
+--programs-cupti does not do, since PyTorch loads its own by path."""
 
 import collections
 import csv

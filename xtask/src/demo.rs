@@ -49,7 +49,7 @@ pub fn demo_task(words: &[String]) -> Outcome<()> {
         return failed("takes --keep (leave the program running), or nothing");
     }
     println!(
-        "building midair's HIP side and the stand-in runtimes; the first time this takes about seven \
+        "building midair's HIP side and the stand-in runtimes; the first time this takes about four \
          minutes on two processors (cargo xtask stage builds the rest, too)"
     );
     let prefix = stage::stage_demo(stage::Build::Debug)?;

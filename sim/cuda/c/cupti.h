@@ -4,6 +4,7 @@
  *   version=N     what cuptiGetVersion says, and which records are written (default: by SONAME, 28 or 130001)
  *   enable=S      cuptiActivityEnable of kernels fails with status S
  *   enable_ms=N   each cuptiActivityEnable takes N ms; finalize_ms=N, flush_ms=N likewise
+ *   callback_ms=N each thread's every fourth call of CUDA stays in a callback of libcupti for N ms
  *   teardown_ms=N cuptiFinalize takes N ms after it has freed what its threads share
  *   subscribed    somebody is subscribed already
  *   next=S        after three records of a buffer cuptiActivityGetNextRecord says S

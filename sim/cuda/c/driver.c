@@ -74,9 +74,24 @@ static bool hook(const struct model_hooks *wanted) {
     return true;
 }
 
+/* As NVIDIA's driver keeps it: the function's address is the only word of libcuda's data that points into libcupti's code. */
+static struct {
+    void *zero;
+    _Atomic(model_callback_t) function;
+    void *_Atomic data;
+    uint64_t state;
+} subscriber;
+
+static void subscribe(model_callback_t function, void *data) {
+    if (function) atomic_store(&subscriber.data, data);
+    atomic_store(&subscriber.function, function);
+}
+
 EXPORT void model_enter(struct model_call *call, bool runtime, uint32_t cbid, const char *name) {
     *call = (struct model_call){.runtime = runtime, .cbid = cbid, .name = name, .tid = model_tid()};
     call->generation = atomic_load(&generation);
+    model_callback_t function = atomic_load(&subscriber.function);
+    if (function) function(atomic_load(&subscriber.data), 6, cbid, call);
     if (!nest.depth++ || nest.generation != call->generation) {
         const struct model_hooks *there = model_take_hooks();
         nest.correlation = there ? there->correlation() : 0;
@@ -181,7 +196,7 @@ EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
 }
 
 EXPORT CUresult cuGetExportTable(const void **table, const CUuuid *id) {
-    static const struct model_table ours = {sizeof ours, hook, model_log, model_contexts};
+    static const struct model_table ours = {sizeof ours, hook, model_log, model_contexts, subscribe};
     if (memcmp(id, MODEL_TABLE, sizeof *id)) return CUDA_ERROR_INVALID_VALUE;
     *table = &ours;
     return CUDA_SUCCESS;

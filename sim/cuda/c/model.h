@@ -63,6 +63,10 @@ struct model_hooks {
     void (*memory)(const struct model_memory *);
 };
 
+/* A function of libcupti that is called at the start of each call, whatever is enabled: its data, a domain, the call's number, its
+ * arguments. */
+typedef int (*model_callback_t)(void *data, uint32_t domain, uint32_t cbid, const void *arguments);
+
 /* What cuGetExportTable gives for MODEL_TABLE. */
 struct model_table {
     size_t size;
@@ -72,6 +76,8 @@ struct model_table {
     void (*log)(const char *format, ...);
     /* How many contexts there are. */
     uint32_t (*contexts)(void);
+    /* Takes the function to call, or 0. Threads may still be in the one before when it returns. */
+    void (*subscribe)(model_callback_t function, void *data);
 };
 #define MODEL_TABLE "midair-model-cu"
 

@@ -198,8 +198,18 @@ fn the_attacher_is_killed() -> Result<()> {
 /// alone: `gpu/churn.cu`.)
 #[test]
 fn threads_end_while_cupti_is_finalized() -> Result<()> {
+    alongside_threads_that_come_and_go("teardown_ms=20")
+}
+
+/// The driver calls a function of CUPTI's at each call, and threads are in it when CUPTI is finalized.
+#[test]
+fn threads_are_in_a_callback_of_cupti_while_it_is_finalized() -> Result<()> {
+    alongside_threads_that_come_and_go("teardown_ms=20,callback_ms=4")
+}
+
+fn alongside_threads_that_come_and_go(model: &str) -> Result<()> {
     let kit = Kit::new()?;
-    let variables = [("CUPTI_MODEL", "teardown_ms=20"), ("PAUSE_US", "5000")];
+    let variables = [("CUPTI_MODEL", model), ("PAUSE_US", "5000")];
     let mut target = start(&kit, NEWEST, &variables)?;
     let pid = target.pid();
     target.ask("churn")?;

@@ -1,12 +1,13 @@
 //! A session in a CUDA process: CUPTI is found, switched on, drained, and taken out again, all of
 //! it on the worker thread.
 //!
-//! Only six functions of this crate run on other threads: the two by which CUPTI requests and
+//! Only seven functions of this crate run on other threads: the two by which CUPTI requests and
 //! returns buffers ([`pool`]), its clock, the one that makes another profiler wait until this
-//! session has ended ([`watch`]), the one that holds the ends of threads ([`thread_ends`]), and the one that
-//! takes stacks ([`launches`]).
+//! session has ended ([`watch`]), the one that holds the ends of threads ([`thread_ends`]), the one that
+//! keeps the driver out of CUPTI ([`callbacks`]), and the one that takes stacks ([`launches`]).
 
 mod bursts;
+pub mod callbacks;
 pub mod choice;
 pub mod clock;
 pub mod cupti;

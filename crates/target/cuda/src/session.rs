@@ -14,6 +14,7 @@ mod quiesce;
 mod tests;
 mod workers;
 
+use crate::callbacks::Callbacks;
 use crate::choice::Choice;
 use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
@@ -79,6 +80,8 @@ pub struct Session {
     watch: Option<Watch>,
     /// CUPTI's destructors for threads, or why they cannot be held.
     thread_ends: Option<Result<ThreadEnds, &'static str>>,
+    /// From the end of recording on: the driver's calls into CUPTI lead through midair.
+    callbacks: Option<Callbacks>,
     /// Present where the stacks of launches are taken.
     launches: Option<Launches>,
     /// Present where marks and ranges are recorded.
@@ -160,6 +163,7 @@ impl Session {
             left_out: Vec::new(),
             watch: None,
             thread_ends: None,
+            callbacks: None,
             launches: None,
             nvtx: None,
             pending: VecDeque::new(),

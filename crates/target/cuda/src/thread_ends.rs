@@ -288,8 +288,8 @@ unsafe fn call(gate: &Gate, data: *mut c_void) {
     }
 }
 
-/// Whether the calling thread is CUPTI's own, made by our first use (`session::workers`).
-fn is_cuptis() -> bool {
+/// Returns whether the calling thread is CUPTI's own, made by our first use (`session::workers`).
+pub(crate) fn is_cuptis() -> bool {
     let mut name = [0_u8; 16];
     // SAFETY: 16 bytes for the name.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr().cast::<c_char>()) };

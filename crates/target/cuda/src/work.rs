@@ -5,7 +5,7 @@ use crate::choice::Choice;
 use crate::cupti::{Cupti, Driver, load};
 use crate::session::{self, Session};
 use crate::sink::{Sink, header};
-use crate::{exit, hardware, launches, thread_ends, watch};
+use crate::{callbacks, exit, hardware, launches, thread_ends, watch};
 use midair_cupti_file::Process;
 use midair_cupti_file::profilers::other_profiler;
 use midair_guest::{Refused, Sent, Work, now};
@@ -79,6 +79,7 @@ impl Work for Worker {
     fn reset_after_fork(&mut self) {
         if exit::is_forked() {
             watch::reset_after_fork();
+            callbacks::reset_after_fork();
             thread_ends::reset_after_fork();
             session::reset_after_fork();
             hardware::reset_after_fork();

@@ -101,6 +101,11 @@ impl Driver {
         }
     }
 
+    /// The address of one of its functions.
+    pub fn function(&self) -> usize {
+        self.version as usize
+    }
+
     /// The newest CUDA version that the driver supports: 1000 * major + 10 * minor; 0 where it does
     /// not say. Works before CUDA is initialised.
     pub fn version(&self) -> u32 {

@@ -29,6 +29,8 @@
 //! finalized.
 
 use super::{KEEP_LOADED, POOL, Reading, Session, USED, quiesce};
+use crate::callbacks::Callbacks;
+use crate::cupti::Driver;
 use midair_abi::cupti::{activity_kind, thread_id_type};
 use midair_guest::now;
 use midair_record::event::kind;
@@ -86,6 +88,9 @@ impl Session {
         let begun = now();
         let quick = end == End::Quick;
         let at = self.disable();
+        if !quick {
+            self.relay_callbacks();
+        }
         // A profiler that waits for us uses CUPTI in its own way from now on.
         KEEP_LOADED.fetch_or(quick, SeqCst);
         let left = if quick && self.launches.is_none() {
@@ -153,6 +158,7 @@ impl Session {
     /// Undoes what was done for a session or a burst that could not start.
     pub(super) fn undo(&mut self) {
         self.disable();
+        self.relay_callbacks();
         let left = quiesce::wait(quiesce::LEAVE_LIMIT);
         self.end_launches(left);
         self.finalize_or_keep((!left).then_some("threads were inside calls of CUDA for too long"));
@@ -194,6 +200,13 @@ impl Session {
         at
     }
 
+    /// Leads the driver's calls into CUPTI through functions of midair, which can keep threads out of it.
+    fn relay_callbacks(&mut self) {
+        let cupti = self.cupti.functions().finalize as usize;
+        self.callbacks =
+            Driver::open().and_then(|driver| Callbacks::replace(cupti, driver.function()));
+    }
+
     /// Waits for work that was launched before the kinds were disabled, and that is returned when
     /// it is done. CUPTI does not tell how much there is, and asking the driver would invalidate
     /// the capture of a graph. So the wait ends when nothing has been returned for longer than any
@@ -226,11 +239,20 @@ impl Session {
         }
         let may = why.is_none() && !KEEP_LOADED.load(SeqCst);
         let held = may.then(|| self.hold_thread_ends());
-        if let Some(Ok(held)) = held {
+        // At the end of this function they are as before, or CUPTI is finalized.
+        let callbacks = self.callbacks.take();
+        let mut closed = match &callbacks {
+            Some(callbacks) if may => callbacks.close().map(Some),
+            _ => Ok(None),
+        };
+        if let (Some(Ok(_)), Ok(closed)) = (&held, &mut closed) {
             let finalized = self.cupti.finalize();
             drop(held);
             self.thread_ends = None;
             self.finalized = finalized.is_ok();
+            if let (true, Some(closed)) = (self.finalized, closed.take()) {
+                closed.stay();
+            }
             self.note_error("cuptiFinalize", finalized);
             USED.store(false, SeqCst);
             return (!self.finalized).then_some("cuptiFinalize failed");
@@ -242,6 +264,7 @@ impl Session {
         );
         let cannot_hold = held.and_then(Result::err);
         why.or(cannot_hold)
+            .or(closed.err())
             .or(Some("another profiler has used CUPTI before"))
     }
 

@@ -35,9 +35,10 @@ pub(super) fn wait(limit: Duration) -> bool {
     let mut inside = others();
     loop {
         std::thread::sleep(POLL_INTERVAL);
-        inside.retain_mut(|thread| !thread.has_left());
+        inside.retain_mut(|thread| !thread.has_run_or_ended());
         let waited = begin.elapsed();
-        if inside.is_empty() && waited >= AT_LEAST {
+        // A thread that sleeps may wait for one that was interrupted inside CUPTI. So all others must have left first.
+        if waited >= AT_LEAST && inside.iter().all(|thread| thread.asleep >= ASLEEP) {
             return true;
         }
         if waited >= limit {
@@ -75,7 +76,8 @@ fn others() -> Vec<Thread> {
 }
 
 impl Thread {
-    fn has_left(&mut self) -> bool {
+    /// Returns whether the thread has left CUPTI for sure. Counts the polls that find it asleep.
+    fn has_run_or_ended(&mut self) -> bool {
         let Ok(stat) = std::fs::read(format!("{}/stat", self.directory)) else {
             // The thread has ended; or there is no such directory at all, as above.
             return self.directory.rsplit('/').next() != Some("task");
@@ -87,7 +89,7 @@ impl Thread {
         let since = ran(&self.directory)
             .zip(self.ran)
             .map(|(now, then)| now.saturating_sub(then));
-        self.asleep >= ASLEEP || since.is_some_and(|since| since > RAN)
+        since.is_some_and(|since| since > RAN)
     }
 }
 

@@ -1,0 +1,341 @@
+//! Keeps the driver out of CUPTI while CUPTI is finalized.
+//!
+//! CUPTI gives the driver a function, which the driver calls at the start and the end of calls of CUDA, also while no
+//! kind is enabled. `cuptiFinalize` makes the driver stop calling it, and then frees the memory that the function
+//! uses without waiting for the threads that are in it. A thread that loses its processor there for long enough
+//! touches freed memory: of some 3,000 sessions alongside seven programs of 24 and 64 launching threads on
+//! 16 processors, one ended its process (H200, CUPTI 13.0 and 13.5; CUDA-042 in `docs/deviations/cuda.md`).
+//!
+//! The driver keeps the function's address in its own data, in the only word there that points into CUPTI's code
+//! (CUPTI 12.8 to 13.5 on driver 580). At the end of a session that word is replaced by the address of a function of
+//! this module, which counts the threads in CUPTI's function. While CUPTI is finalized it returns without calling
+//! CUPTI, which does not need these calls any more.
+
+use crate::thread_ends::is_cuptis;
+use crate::watch::Segment;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::time::{Duration, Instant};
+
+/// Maximum number of words in the driver that are replaced: drivers of 580 have one.
+const MOST_WORDS: usize = 4;
+/// Number of functions that stand in for CUPTI's. Each session takes the next ones, so that a thread on its way into
+/// one of an earlier session does not meet a later session's there.
+const RELAYS: usize = 4 * MOST_WORDS;
+/// How long threads may take to leave CUPTI's function.
+const LEAVE_LIMIT: Duration = Duration::from_millis(500);
+
+/// CUPTI's function. It takes up to four arguments (its data, a domain, the number of a call, the call's arguments)
+/// and returns a status; two more registers are passed on in case that a version uses them.
+type Callback = unsafe extern "C" fn(*mut c_void, usize, usize, usize, usize, usize) -> usize;
+
+/// A function that stands in for CUPTI's.
+struct Relay {
+    /// The address of CUPTI's function; 0 before the first use.
+    original: AtomicUsize,
+    /// The data that the driver passes to it.
+    data: AtomicUsize,
+    /// Whether threads may enter CUPTI's function.
+    is_open: AtomicBool,
+    /// Number of threads in CUPTI's function.
+    inside: AtomicU32,
+}
+
+static TABLE: [Relay; RELAYS] = [const {
+    Relay {
+        original: AtomicUsize::new(0),
+        data: AtomicUsize::new(0),
+        is_open: AtomicBool::new(false),
+        inside: AtomicU32::new(0),
+    }
+}; RELAYS];
+static FUNCTIONS: [Callback; RELAYS] = [
+    relay::<0>,
+    relay::<1>,
+    relay::<2>,
+    relay::<3>,
+    relay::<4>,
+    relay::<5>,
+    relay::<6>,
+    relay::<7>,
+    relay::<8>,
+    relay::<9>,
+    relay::<10>,
+    relay::<11>,
+    relay::<12>,
+    relay::<13>,
+    relay::<14>,
+    relay::<15>,
+];
+/// The relay that is tried next.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// The thread that finalizes CUPTI, as `pthread_self` has it: its own calls of CUDA go through.
+static FINALIZER: AtomicUsize = AtomicUsize::new(0);
+/// Words that lead to a relay, for a forked child: the relay's number at the index, the word's address; 0 for none.
+static WORDS: [AtomicUsize; RELAYS] = [const { AtomicUsize::new(0) }; RELAYS];
+
+/// The driver's calls into CUPTI lead through relays until this is dropped.
+#[derive(Debug)]
+pub struct Callbacks {
+    relays: Vec<usize>,
+}
+
+/// The driver's calls do not reach CUPTI until this is dropped.
+#[derive(Debug)]
+pub struct Closed<'callbacks>(&'callbacks Callbacks);
+
+impl Callbacks {
+    /// Replaces the words of the driver that point into CUPTI's code. `cupti` and `driver` are a function of each.
+    /// Returns `None` where there is no such word, or there are more than midair knows; then nothing is changed.
+    pub fn replace(cupti: usize, driver: usize) -> Option<Callbacks> {
+        let code = Segment::of(cupti);
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", std::process::id())).ok()?;
+        let data: Vec<Range<usize>> = data_of(driver)
+            .iter()
+            .flat_map(|range| writable(&maps, range))
+            .collect();
+        Callbacks::replace_in(&(code.start..code.start + code.bytes), &data)
+    }
+
+    fn replace_in(code: &Range<usize>, data: &[Range<usize>]) -> Option<Callbacks> {
+        let mut found = Vec::new();
+        for range in data {
+            let first = range.start.next_multiple_of(size_of::<usize>());
+            // The word after it is read, too.
+            let end = range.end.saturating_sub(2 * size_of::<usize>() - 1);
+            for at in (first..end).step_by(size_of::<usize>()) {
+                let value = word(at).load(Relaxed);
+                if code.contains(&value) && word(at + size_of::<usize>()).load(Relaxed) != 0 {
+                    found.push(at);
+                }
+            }
+        }
+        if found.is_empty() || found.len() > MOST_WORDS {
+            return None;
+        }
+        let mut callbacks = Callbacks { relays: Vec::new() };
+        for at in found {
+            callbacks.replace_word(at, code)?;
+        }
+        Some(callbacks)
+    }
+
+    /// Makes one word lead to a free relay. `None` if none is free.
+    fn replace_word(&mut self, at: usize, code: &Range<usize>) -> Option<()> {
+        let number = (0..RELAYS)
+            .map(|_| NEXT.fetch_add(1, SeqCst) % RELAYS)
+            .find(|number| {
+                !self.relays.contains(number)
+                    && (TABLE.get(*number)).is_some_and(|relay| relay.inside.load(SeqCst) == 0)
+            })?;
+        let (relay, function) = (TABLE.get(number)?, FUNCTIONS.get(number)?);
+        let original = word(at).load(SeqCst);
+        if !code.contains(&original) {
+            return None;
+        }
+        relay.original.store(original, SeqCst);
+        let data = word(at + size_of::<usize>()).load(SeqCst);
+        relay.data.store(data, SeqCst);
+        relay.is_open.store(true, SeqCst);
+        let ours = *function as *const () as usize;
+        (word(at).compare_exchange(original, ours, SeqCst, SeqCst)).ok()?;
+        WORDS.get(number)?.store(at, SeqCst);
+        self.relays.push(number);
+        Some(())
+    }
+
+    fn relays(&self) -> impl Iterator<Item = &'static Relay> {
+        self.relays.iter().filter_map(|number| TABLE.get(*number))
+    }
+
+    /// Lets no more threads into CUPTI's function, and waits for those that are in it. Only the calling thread and
+    /// CUPTI's own pass.
+    ///
+    /// # Errors
+    /// One of them does not leave it in time; then threads pass again.
+    pub fn close(&self) -> Result<Closed<'_>, &'static str> {
+        FINALIZER.store(own_thread(), SeqCst);
+        for relay in self.relays() {
+            relay.is_open.store(false, SeqCst);
+        }
+        let closed = Closed(self);
+        let end = Instant::now() + LEAVE_LIMIT;
+        while self.relays().any(|relay| relay.inside.load(SeqCst) > 0) {
+            if Instant::now() >= end {
+                return Err("a thread took too long to leave a callback of CUPTI");
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(closed)
+    }
+}
+
+impl Closed<'_> {
+    /// CUPTI is finalized: a thread that still comes through a relay finds nothing to call.
+    pub fn stay(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        for relay in self.0.relays() {
+            relay.is_open.store(true, SeqCst);
+        }
+    }
+}
+
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        self.relays.iter().for_each(|number| restore(*number));
+    }
+}
+
+/// Puts CUPTI's function back where a relay is. A word that leads elsewhere meanwhile stays.
+fn restore(number: usize) {
+    if let (Some(at), Some(relay), Some(function)) =
+        (WORDS.get(number), TABLE.get(number), FUNCTIONS.get(number))
+    {
+        let at = at.swap(0, SeqCst);
+        if at != 0 {
+            let (ours, original) = (*function as *const () as usize, &relay.original);
+            let original = original.load(SeqCst);
+            let _ = word(at).compare_exchange(ours, original, SeqCst, SeqCst);
+        }
+    }
+}
+
+/// In a forked child, before its first session: the worker thread that would restore the words is not there, and no
+/// thread is in CUPTI.
+pub fn reset_after_fork() {
+    (0..RELAYS).for_each(restore);
+    for relay in &TABLE {
+        relay.inside.store(0, SeqCst);
+    }
+}
+
+/// A word of the driver's data.
+fn word(at: usize) -> &'static AtomicUsize {
+    // SAFETY: `at` is an aligned address in writable memory of a library that is never unloaded
+    // ([`Callbacks::replace`]). The driver and CUPTI read and write such words by plain accesses of whole words.
+    unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(at)) }
+}
+
+/// The writable segments, with the zeroed part, of the library that contains a function.
+fn data_of(function: usize) -> Vec<Range<usize>> {
+    struct Search {
+        function: usize,
+        found: Vec<Range<usize>>,
+    }
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `data` is the search of `data_of`, used by nothing else during the call; `info` is valid during the
+        // callback (dl_iterate_phdr(3)).
+        let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
+        let headers = (0..usize::from(info.dlpi_phnum)).map(|index| {
+            // SAFETY: this is the loader's own table, which has this many headers.
+            unsafe { &*info.dlpi_phdr.add(index) }
+        });
+        let parts: Vec<(Range<usize>, bool)> = headers
+            .filter(|header| header.p_type == libc::PT_LOAD)
+            .map(|header| {
+                let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+                let end = start.saturating_add(header.p_memsz as usize);
+                (start..end, header.p_flags & libc::PF_W != 0)
+            })
+            .collect();
+        if !parts
+            .iter()
+            .any(|(part, _)| part.contains(&search.function))
+        {
+            return 0;
+        }
+        let written = parts.into_iter().filter(|(_, is_written)| *is_written);
+        search.found = written.map(|(part, _)| part).collect();
+        1
+    }
+    let mut search = Search {
+        function,
+        found: Vec::new(),
+    };
+    // SAFETY: the callback gets this pointer back, and only during the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.found
+}
+
+/// The parts of a range that can be read and written, by the lines of `/proc/PID/maps`.
+fn writable(maps: &str, range: &Range<usize>) -> Vec<Range<usize>> {
+    let parts = maps.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?.max(range.start);
+        let end = usize::from_str_radix(end, 16).ok()?.min(range.end);
+        (start < end && fields.next()?.starts_with("rw")).then_some(start..end)
+    });
+    parts.collect()
+}
+
+fn own_thread() -> usize {
+    // SAFETY: a function without arguments.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Stands in for CUPTI's function. It runs on a thread that calls CUDA.
+///
+/// # Safety
+/// Only the driver calls it, with the arguments that CUPTI's function takes.
+unsafe extern "C" fn relay<const NUMBER: usize>(
+    data: *mut c_void,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> usize {
+    let Some(relay) = TABLE.get(NUMBER) else {
+        return 0;
+    };
+    // SAFETY: the caller's promise.
+    let call = || unsafe { call(relay, data, [b, c, d, e, f]) };
+    // Counted only while it is open, so that the count comes to 0 alongside threads that go on calling CUDA.
+    if relay.is_open.load(SeqCst) {
+        relay.inside.fetch_add(1, SeqCst);
+        let status = if relay.is_open.load(SeqCst) {
+            call()
+        } else {
+            0
+        };
+        relay.inside.fetch_sub(1, SeqCst);
+        status
+    } else if own_thread() == FINALIZER.load(SeqCst) || is_cuptis() {
+        call()
+    } else {
+        0
+    }
+}
+
+/// Calls CUPTI's function, unless this thread comes from an earlier session.
+///
+/// # Safety
+/// As for the function.
+unsafe fn call(relay: &Relay, data: *mut c_void, arguments: [usize; 5]) -> usize {
+    let original = relay.original.load(SeqCst);
+    // A thread that loaded the relay's address before an earlier session's end has other data.
+    if original == 0 || data.expose_provenance() != relay.data.load(SeqCst) {
+        return 0;
+    }
+    // SAFETY: the address was found where the driver keeps CUPTI's function.
+    let original = unsafe { std::mem::transmute::<usize, Callback>(original) };
+    let [b, c, d, e, f] = arguments;
+    // SAFETY: the caller's promise. The data exists: CUPTI is finalized only once this thread has left, unless this is
+    // the thread that does it, or CUPTI's own.
+    unsafe { original(data, b, c, d, e, f) }
+}
+
+#[cfg(test)]
+mod tests;
