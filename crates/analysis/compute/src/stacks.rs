@@ -274,3 +274,66 @@ fn frames(
     let all = frames.iter().map(|(function, line)| (function, *line));
     Ok((names.collect(), CodeLine::among(all).name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        (directory, file)
+    }
+
+    #[test]
+    fn processes_are_left_out_and_times_are_summed_up() {
+        let text = "process 7;main;gemm 5\nprocess 8;main;gemm 6\nprocessing 7;relu 1\n";
+        let (directory, file) = written("a.folded", text);
+        let recorded = read(&file).unwrap();
+        let path = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+        let wanted = [
+            (path(["main", "gemm"]), 11),
+            (path(["processing 7", "relu"]), 1),
+        ];
+        assert_eq!(recorded.stacks, BTreeMap::from(wanted));
+        assert_eq!(recorded.lines["main"], 11);
+        assert_eq!(read(directory.path()).unwrap(), recorded);
+    }
+
+    #[test]
+    fn what_is_no_recording_with_stacks_is_refused_by_name() {
+        let page =
+            |data: &str| format!("<script type=\"application/json\" id=\"data\">{data}</script>");
+        for (name, text, why) in [
+            ("a.folded", String::new(), "has no stacks"),
+            ("b.folded", "main;gemm x\n".to_owned(), "a line has no time"),
+            ("c.html", "<html>".to_owned(), "no page of midair's"),
+            ("d.html", page("{"), "is damaged"),
+            (
+                "e.html",
+                page("{\"stacks\":[],\"frames\":[]}"),
+                "has no stacks",
+            ),
+            (
+                "f.html",
+                page("{\"stacks\":[[[1],[7]]],\"frames\":[\"a\"]}"),
+                "a stack is incomplete",
+            ),
+            ("g.db", "nothing".to_owned(), "g.db"),
+            ("h.csv", "a,b\n".to_owned(), "its name ends in none of"),
+        ] {
+            let (directory, file) = written(name, &text);
+            let failure = read(&file).unwrap_err();
+            assert!(failure.what.contains(why), "{name}: {failure}");
+            assert!(failure.what.contains(name), "{name}: {failure}");
+            // Files of other kinds do not count in a directory.
+            if name == "h.csv" {
+                let failure = read(directory.path()).unwrap_err();
+                assert!(failure.what.contains("has no stacks"), "{failure}");
+            }
+        }
+        let missing = read(Path::new("/nonexistent/a.html")).unwrap_err();
+        assert!(missing.what.contains("/nonexistent/a.html"), "{missing}");
+    }
+}

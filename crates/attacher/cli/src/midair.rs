@@ -387,7 +387,7 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
         target,
         mut request,
         report,
-    } = asked(matches, top_defaults(matches), report)?;
+    } = asked(matches, top::defaults(matches), report)?;
     // Without a current directory the files of the key r go elsewhere, and are named there.
     if request.settings.text(OUTPUT_PATH) == Some("%cwd%") && std::env::current_dir().is_err() {
         let temporary = literal(&std::env::temp_dir());
@@ -411,14 +411,6 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
     let whom = target.words(engine);
     let job = |request| target.clone().job(request, false);
     top::run(engine, job, request, &whom, options, &report)
-}
-
-/// Returns what `midair top` asks for where the user does not.
-fn top_defaults(matches: &ArgMatches) -> &'static [Default] {
-    match top::by_code(matches) {
-        true => &[("stacks", "python")],
-        false => &[],
-    }
 }
 
 /// Refuses native stacks unless they are built here.

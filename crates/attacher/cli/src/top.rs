@@ -148,6 +148,14 @@ impl Options {
     }
 }
 
+/// Returns what `midair top` asks for where the user does not: options and their values.
+pub(crate) fn defaults(matches: &ArgMatches) -> &'static [(&'static str, &'static str)] {
+    match by_code(matches) {
+        true => &[("stacks", "python")],
+        false => &[],
+    }
+}
+
 /// Whether the words ask for lines of code.
 pub(crate) fn by_code(matches: &ArgMatches) -> bool {
     matches

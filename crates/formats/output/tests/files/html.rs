@@ -358,7 +358,11 @@ fn sessions_of_all_sorts_have_a_page() {
 fn the_policy_allows_the_script_of_the_page_alone() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace_of(writer(), &golden_json());
-    let page = page(&[trace], &Names::amd(), directory.path());
+    assert_policy(&page(&[trace], &Names::amd(), directory.path()));
+}
+
+/// Asserts that a page's policy names its script and its style.
+pub fn assert_policy(page: &Path) {
     let script = "import base64, hashlib, re, sys\n\
                   page = open(sys.argv[1], newline='').read()\n\
                   for tag in ('style', 'script'):\n    \
@@ -367,7 +371,7 @@ fn the_policy_allows_the_script_of_the_page_alone() {
                       assert f\"{tag}-src 'sha256-{digest}'\" in page, f'{tag} has the digest {digest}'\n";
     let output = Command::new("python3")
         .args(["-c", script])
-        .arg(&page)
+        .arg(page)
         .output()
         .unwrap();
     assert!(

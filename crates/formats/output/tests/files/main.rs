@@ -14,6 +14,7 @@ mod counters;
 mod cuda;
 mod cuda_formats;
 mod cuda_hostile;
+mod difference;
 mod driver_events;
 mod events;
 mod golden;
