@@ -229,7 +229,7 @@ impl Session {
             match cupti.enable(wanted) {
                 Ok(()) => {
                     if self.enabled.is_empty() {
-                        // It makes its key at its first use. A thread that ends before the gate is
+                        // It makes its key at its first use. A thread that ends before the relay is
                         // there is not seen by the next hold.
                         self.watch_thread_ends();
                     }
@@ -343,7 +343,7 @@ impl Session {
     /// Finds the destructors by which CUPTI notices that a thread ends.
     fn watch_thread_ends(&mut self) {
         let function = self.cupti.functions().finalize as usize;
-        // A key that has its gate keeps it. What fails is final: the keys are too many, or not shown.
+        // A key that has its relay keeps it. What fails is final: the keys are too many, or not shown.
         self.thread_ends = Some(match self.thread_ends.take() {
             Some(Ok(mut ends)) => ends.watch_more(function).map(|()| ends),
             Some(Err(why)) => Err(why),

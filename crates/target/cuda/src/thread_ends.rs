@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const MOST_KEYS: usize = 4;
 /// Number of functions that stand in for destructors. Each watch takes the next ones, so that a
 /// thread on its way into one of an earlier watch does not meet a later watch's key there.
-const GATES: usize = 4 * MOST_KEYS;
+const RELAYS: usize = 4 * MOST_KEYS;
 /// Number of keys in the C library's table (`PTHREAD_KEYS_MAX`).
 const KEYS: usize = 1024;
 /// The longest time that the end of a thread is held. A teardown takes some 5 to 40 ms.
@@ -44,7 +44,7 @@ struct Key {
 }
 
 /// A function that stands in for a destructor.
-struct Gate {
+struct Relay {
     /// The row in the table.
     key: AtomicUsize,
     /// Its sequence number when the watch started.
@@ -53,30 +53,44 @@ struct Gate {
     original: AtomicUsize,
 }
 
-static TABLE: [Gate; GATES] = [const {
-    Gate {
+static TABLE: [Relay; RELAYS] = [const {
+    Relay {
         key: AtomicUsize::new(0),
         sequence: AtomicUsize::new(0),
         original: AtomicUsize::new(0),
     }
-}; GATES];
-static FUNCTIONS: [Destructor; GATES] = [
-    gate::<0>, gate::<1>, gate::<2>, gate::<3>, gate::<4>, gate::<5>, gate::<6>, gate::<7>,
-    gate::<8>, gate::<9>, gate::<10>, gate::<11>, gate::<12>, gate::<13>, gate::<14>, gate::<15>,
+}; RELAYS];
+static FUNCTIONS: [Destructor; RELAYS] = [
+    relay::<0>,
+    relay::<1>,
+    relay::<2>,
+    relay::<3>,
+    relay::<4>,
+    relay::<5>,
+    relay::<6>,
+    relay::<7>,
+    relay::<8>,
+    relay::<9>,
+    relay::<10>,
+    relay::<11>,
+    relay::<12>,
+    relay::<13>,
+    relay::<14>,
+    relay::<15>,
 ];
-/// The gate that the next watch takes first.
+/// The relay that the next watch takes first.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// A futex word: 1 while ends are held.
 static HELD: AtomicU32 = AtomicU32::new(0);
 /// Number of threads in a destructor of CUPTI's.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
-/// The process of the watch. A forked child has the gates, but no worker thread that opens them.
+/// The process of the watch. A forked child has the relays, but no worker thread that opens them.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// CUPTI's destructors lead through gates until this is dropped. There is only one at a time.
+/// CUPTI's destructors lead through relays until this is dropped. There is only one at a time.
 #[derive(Debug)]
 pub struct ThreadEnds {
-    gates: Vec<usize>,
+    relays: Vec<usize>,
 }
 
 /// Threads that end wait until this is dropped.
@@ -84,21 +98,21 @@ pub struct ThreadEnds {
 pub struct Held(());
 
 impl ThreadEnds {
-    /// Puts gates in front of the destructors that lie in the same code as `function`.
+    /// Leads the destructors that lie in the same code as `function` through relays.
     ///
     /// # Errors
     /// Says why that is not possible; then nothing is changed.
     pub fn watch(function: usize) -> Result<ThreadEnds, &'static str> {
-        let mut ends = ThreadEnds { gates: Vec::new() };
+        let mut ends = ThreadEnds { relays: Vec::new() };
         ends.watch_more(function)?;
         Ok(ends)
     }
 
-    /// Puts gates in front of those destructors in that code that have none yet. Each gate so far
+    /// Leads those destructors in that code through relays that have none yet. Each relay so far
     /// stays where it is, so that a thread that ends meanwhile passes it.
     ///
     /// # Errors
-    /// As [`ThreadEnds::watch`]; the gates so far stay.
+    /// As [`ThreadEnds::watch`]; the relays so far stay.
     pub fn watch_more(&mut self, function: usize) -> Result<(), &'static str> {
         let keys =
             keys().ok_or("the C library does not expose its table of thread-specific keys")?;
@@ -107,31 +121,31 @@ impl ThreadEnds {
         PROCESS.store(std::process::id(), SeqCst);
         for (index, key) in keys.iter().enumerate() {
             let (sequence, original) = (key.sequence.load(SeqCst), key.destructor.load(SeqCst));
-            // Only where the gates lie in the same code, as in the tests.
-            let has_gate = || {
+            // Only where the relays lie in the same code, as in the tests.
+            let has_relay = || {
                 FUNCTIONS
                     .iter()
-                    .any(|gate| *gate as *const () as usize == original)
+                    .any(|relay| *relay as *const () as usize == original)
             };
-            if sequence % 2 == 0 || !code.contains(&original) || has_gate() {
+            if sequence % 2 == 0 || !code.contains(&original) || has_relay() {
                 continue;
             }
-            if self.gates.len() == MOST_KEYS {
+            if self.relays.len() == MOST_KEYS {
                 return Err("CUPTI has more thread-specific keys than midair knows");
             }
-            let number = NEXT.fetch_add(1, SeqCst) % GATES;
-            let (Some(gate), Some(function)) = (TABLE.get(number), FUNCTIONS.get(number)) else {
+            let number = NEXT.fetch_add(1, SeqCst) % RELAYS;
+            let (Some(relay), Some(function)) = (TABLE.get(number), FUNCTIONS.get(number)) else {
                 continue;
             };
-            gate.key.store(index, SeqCst);
-            gate.sequence.store(sequence, SeqCst);
-            gate.original.store(original, SeqCst);
+            relay.key.store(index, SeqCst);
+            relay.sequence.store(sequence, SeqCst);
+            relay.original.store(original, SeqCst);
             let ours = *function as *const () as usize;
             if (key.destructor)
                 .compare_exchange(original, ours, SeqCst, SeqCst)
                 .is_ok()
             {
-                self.gates.push(number);
+                self.relays.push(number);
             }
         }
         Ok(())
@@ -157,7 +171,7 @@ impl ThreadEnds {
 
 impl Drop for ThreadEnds {
     fn drop(&mut self) {
-        restore(&self.gates);
+        restore(&self.relays);
     }
 }
 
@@ -169,18 +183,22 @@ impl Drop for Held {
 }
 
 /// Puts CUPTI's destructors back where ours are.
-fn restore(gates: &[usize]) {
+fn restore(relays: &[usize]) {
     let Some(keys) = keys() else {
         return;
     };
-    for number in gates {
-        if let (Some(gate), Some(function)) = (TABLE.get(*number), FUNCTIONS.get(*number))
-            && let Some(key) = keys.get(gate.key.load(SeqCst))
+    for number in relays {
+        if let (Some(relay), Some(function)) = (TABLE.get(*number), FUNCTIONS.get(*number))
+            && let Some(key) = keys.get(relay.key.load(SeqCst))
         {
             let ours = *function as *const () as usize;
             // A deleted key may have a new owner, whose destructor stays.
-            let _ =
-                (key.destructor).compare_exchange(ours, gate.original.load(SeqCst), SeqCst, SeqCst);
+            let _ = (key.destructor).compare_exchange(
+                ours,
+                relay.original.load(SeqCst),
+                SeqCst,
+                SeqCst,
+            );
         }
     }
 }
@@ -188,7 +206,7 @@ fn restore(gates: &[usize]) {
 /// In a forked child, before its first session: the worker thread that would restore the
 /// destructors is not there.
 pub fn reset_after_fork() {
-    restore(&std::array::from_fn::<_, GATES, _>(|number| number));
+    restore(&std::array::from_fn::<_, RELAYS, _>(|number| number));
     HELD.store(0, SeqCst);
     INSIDE.store(0, SeqCst);
 }
@@ -237,23 +255,23 @@ fn find_keys() -> Option<&'static [Key; KEYS]> {
 /// Stands in for a destructor of CUPTI's. It runs on a thread of the application that ends.
 ///
 /// # Safety
-/// Only the C library calls it, for the gate's key, with the ending thread's data of that key.
-unsafe extern "C" fn gate<const NUMBER: usize>(data: *mut c_void) {
-    if let Some(gate) = TABLE.get(NUMBER) {
+/// Only the C library calls it, for the relay's key, with the ending thread's data of that key.
+unsafe extern "C" fn relay<const NUMBER: usize>(data: *mut c_void) {
+    if let Some(relay) = TABLE.get(NUMBER) {
         // SAFETY: the C library calls this with the ending thread's data of that key.
-        unsafe { pass(gate, data) };
+        unsafe { pass(relay, data) };
     }
 }
 
 /// Calls CUPTI's destructor, once no teardown is in progress and if its key still exists.
 ///
 /// # Safety
-/// `data` is the calling thread's data of the gate's key.
-unsafe fn pass(gate: &Gate, data: *mut c_void) {
+/// `data` is the calling thread's data of the relay's key.
+unsafe fn pass(relay: &Relay, data: *mut c_void) {
     // CUPTI waits for its own threads when it is finalized.
     if PROCESS.load(SeqCst) != std::process::id() || is_cuptis() {
         // SAFETY: what the C library would have called, with its argument.
-        unsafe { call(gate, data) };
+        unsafe { call(relay, data) };
         return;
     }
     let end = Instant::now() + PATIENCE;
@@ -268,18 +286,18 @@ unsafe fn pass(gate: &Gate, data: *mut c_void) {
         midair_guest::wait_on(&HELD, 1, Some(left), true);
         INSIDE.fetch_add(1, SeqCst);
     }
-    let key = keys().and_then(|keys| keys.get(gate.key.load(SeqCst)));
-    if key.is_some_and(|key| key.sequence.load(SeqCst) == gate.sequence.load(SeqCst)) {
+    let key = keys().and_then(|keys| keys.get(relay.key.load(SeqCst)));
+    if key.is_some_and(|key| key.sequence.load(SeqCst) == relay.sequence.load(SeqCst)) {
         // SAFETY: as above. The key exists, and no teardown starts while this thread counts.
-        unsafe { call(gate, data) };
+        unsafe { call(relay, data) };
     }
     INSIDE.fetch_sub(1, SeqCst);
 }
 
 /// # Safety
 /// As for the destructor.
-unsafe fn call(gate: &Gate, data: *mut c_void) {
-    let original = gate.original.load(SeqCst);
+unsafe fn call(relay: &Relay, data: *mut c_void) {
+    let original = relay.original.load(SeqCst);
     if original != 0 {
         // SAFETY: the address was found as a destructor in the C library's table.
         let original = unsafe { std::mem::transmute::<usize, Destructor>(original) };

@@ -153,13 +153,13 @@ fn a_further_watch_keeps_the_gates_and_adds_those_of_new_keys() {
     let _alone = alone();
     let key = Owned::new();
     let mut ends = watch();
-    let (gate, gates) = (destructor(&key), ends.gates.len());
-    assert_ne!(gate, destroy as *const () as usize);
+    let (relay, relays) = (destructor(&key), ends.relays.len());
+    assert_ne!(relay, destroy as *const () as usize);
     let later = Owned::new();
     ends.watch_more(destroy as *const () as usize).unwrap();
-    assert_eq!(destructor(&key), gate);
+    assert_eq!(destructor(&key), relay);
     assert_ne!(destructor(&later), destroy as *const () as usize);
-    assert_eq!(ends.gates.len(), gates + 1);
+    assert_eq!(ends.relays.len(), relays + 1);
     drop(ends);
     for key in [key, later] {
         assert_eq!(destructor(&key), destroy as *const () as usize);
