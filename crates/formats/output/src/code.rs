@@ -53,8 +53,27 @@ pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
 fn is_own(function: &Function) -> bool {
     let file = &function.file;
     let is_library = LIBRARIES.iter().any(|part| file.contains(part))
-        || SYSTEM.iter().any(|start| file.starts_with(start));
+        || SYSTEM.iter().any(|start| file.starts_with(start))
+        || is_interpreter(file)
+        || is_cudas(&function.name);
     !is_library && !function.file.is_empty()
+}
+
+/// Whether a file is Python's interpreter, wherever it is installed: a native frame in it says less than
+/// the Python frame that it executes.
+fn is_interpreter(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    let version = name
+        .strip_prefix("libpython")
+        .or_else(|| name.strip_prefix("python"));
+    version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+/// Whether a function is of the CUDA runtime that nvcc links into programs.
+fn is_cudas(name: &str) -> bool {
+    let exported = name.strip_prefix("cuda");
+    name.starts_with("libcudart_static_")
+        || exported.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()))
 }
 
 /// The line of the application that launched some work.
@@ -156,5 +175,41 @@ mod tests {
         ];
         assert!(own.iter().all(|file| is_own(&function(file, "f"))));
         assert!(!libraries.iter().any(|file| is_own(&function(file, "f"))));
+    }
+
+    #[test]
+    fn the_interpreter_and_a_linked_runtime_are_not_the_users_own() {
+        let line = |frames: &[(&str, &str)]| {
+            let frames: Vec<_> = frames
+                .iter()
+                .map(|(file, name)| function(file, name))
+                .collect();
+            CodeLine::among(frames.iter().map(|function| (function, 0))).function
+        };
+        let train = ("/job/train.py", "step");
+        assert_eq!(
+            line(&[("/venv/bin/python3.12", "python3.12+0x551417"), train]),
+            "step"
+        );
+        assert_eq!(
+            line(&[("/srv/python/libpython3.11.so.1.0", "f"), train]),
+            "step"
+        );
+        let work = ("/srv/app/server", "work(int)");
+        let linked = ["libcudart_static_3e3e0cdc", "cudaMemsetAsync"];
+        assert_eq!(
+            line(
+                &linked
+                    .map(|name| ("/srv/app/server", name))
+                    .into_iter()
+                    .chain([work])
+                    .collect::<Vec<_>>()
+            ),
+            "work(int)"
+        );
+        assert_eq!(
+            line(&[("/srv/app/python_server", "cudaify"), train]),
+            "cudaify"
+        );
     }
 }
