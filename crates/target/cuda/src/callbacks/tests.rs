@@ -96,6 +96,8 @@ fn no_thread_is_in_cupti_while_it_is_freed() {
     let _alone = alone();
     for data in 1..=100 {
         let kept = Kept::new(data);
+        // Threads that entered before are waited for by `quiesce`, so there are none here.
+        let callbacks = replaced(&kept);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -105,8 +107,6 @@ fn no_thread_is_in_cupti_while_it_is_freed() {
                     }
                 });
             }
-            let callbacks = replaced(&kept);
-            // Those that entered before are waited for by `quiesce`, which is tested there.
             std::thread::sleep(Duration::from_micros(100));
             let closed = callbacks.close().unwrap();
             FREED.store(true, SeqCst);
