@@ -32,16 +32,7 @@ pub struct Difference {
 impl Difference {
     /// Returns the page.
     pub fn page(&self) -> String {
-        let mut out = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-             script-src 'sha256-{SCRIPT_DIGEST}'; style-src 'sha256-{STYLE_DIGEST}'; \
-             base-uri 'none'; form-action 'none'\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"referrer\" content=\"no-referrer\">\n\
-             <title>midair</title>\n<style>{STYLE}</style>\n</head>\n{BODY}\
-             <script type=\"application/json\" id=\"data\">"
-        );
+        let mut out = crate::html::start(SCRIPT_DIGEST, (STYLE, STYLE_DIGEST), BODY);
         let mut data = Vec::new();
         // A vector takes everything.
         let _ = write!(Escaped(&mut data), "{}", self.data());

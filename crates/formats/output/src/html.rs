@@ -87,19 +87,28 @@ impl Writer for Html<'_> {
     }
 }
 
-/// Writes the page.
-fn document(file: &mut OutputFile, jobs: &[Job<'_>], page: &mut Page) -> io::Result<()> {
-    write!(
-        file,
+/// Returns the start of a page, up to its data. It allows the script and the style with these digests
+/// and nothing else.
+pub(crate) fn start(
+    script_digest: &str,
+    (style, style_digest): (&str, &str),
+    body: &str,
+) -> String {
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         script-src 'sha256-{SCRIPT_DIGEST}'; style-src 'sha256-{STYLE_DIGEST}'; \
+         script-src 'sha256-{script_digest}'; style-src 'sha256-{style_digest}'; \
          base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>midair</title>\n<style>{STYLE}</style>\n</head>\n{BODY}\
+         <title>midair</title>\n<style>{style}</style>\n</head>\n{body}\
          <script type=\"application/json\" id=\"data\">"
-    )?;
+    )
+}
+
+/// Writes the page.
+fn document(file: &mut OutputFile, jobs: &[Job<'_>], page: &mut Page) -> io::Result<()> {
+    file.write_all(start(SCRIPT_DIGEST, (STYLE, STYLE_DIGEST), BODY).as_bytes())?;
     data(&mut Escaped(&mut *file), jobs, page)?;
     write!(
         file,

@@ -3,8 +3,8 @@
 //! CUPTI gives the driver a function, which the driver calls at the start and the end of calls of CUDA, also while no
 //! kind is enabled. `cuptiFinalize` makes the driver stop calling it, and then frees the memory that the function
 //! uses without waiting for the threads that are in it. A thread that loses its processor there for long enough
-//! touches freed memory: of some 3,000 sessions alongside seven programs of 24 and 64 launching threads on
-//! 16 processors, one ended its process (H200, CUPTI 13.0 and 13.5; CUDA-042 in `docs/deviations/cuda.md`).
+//! touches freed memory: of some 7,500 sessions alongside seven programs of 24 and 64 launching threads on
+//! 16 processors, two ended their process (H200, CUPTI 13.0 and 13.5; CUDA-042 in `docs/deviations/cuda.md`).
 //!
 //! The driver keeps the function's address in its own data, in the only word there that points into CUPTI's code
 //! (CUPTI 12.8 to 13.5 on driver 580). At the end of a session that word is replaced by the address of a function of

@@ -2,9 +2,13 @@
 
 use midair_record::event::{Header, Module};
 use std::ffi::CStr;
+use std::sync::atomic::AtomicBool;
 
 /// The record of a module, and its path.
 pub type ModuleRecord = (Module, Vec<u8>);
+
+/// Set when a walk meets code that is in no module of the table: a library may have been loaded.
+pub(crate) static MISSED: AtomicBool = AtomicBool::new(false);
 
 /// Why no stacks are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

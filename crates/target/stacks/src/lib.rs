@@ -1,7 +1,8 @@
 //! The stack of the thread that launches work (`--stacks`), taken in that thread.
 //!
-//! A stack is a list of Python frames: the function and the line of each. [`take`] walks the frames
-//! of the calling thread, which cannot change meanwhile, since the thread is inside of them. Each
+//! A stack is a list of frames: the function and the line of a Python frame, the module and the address
+//! of a native one. [`take`] walks the frames of the calling thread, which cannot change meanwhile,
+//! since the thread is inside of them. Each
 //! different stack is written once for each session, each function as well, and a launch then
 //! refers to its stack by number.
 //!

@@ -14,7 +14,7 @@ mod loaded;
 mod modules;
 mod rule;
 
-use crate::common::mix;
+use crate::common::{MISSED, mix};
 use bounds::Bounds;
 use cache::Cache;
 use midair_record::event::MOST_FRAMES;
@@ -23,6 +23,7 @@ use modules::Tables;
 use rule::{FREE, Registers, Rule};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The most frames that a walk looks at: midair's own and the runtimes' lie below the application's.
 const MOST_STEPS: usize = MOST_FRAMES + 64;
@@ -226,7 +227,7 @@ impl Table {
         let mut known = 0;
         let mut is_sure = true;
         for _ in 0..MOST_STEPS {
-            // A return address may be that of the next function, if the call is the last instruction.
+            // If a call is the last instruction of a function, it returns to the start of the next one.
             let address = at.pc.wrapping_sub(back);
             back = 1;
             let found = self.rule(address).filter(|(_, part)| {
@@ -236,6 +237,9 @@ impl Table {
             });
             let Some((rule, part)) = found else {
                 // Code that no file has or a new one, or no code at all.
+                if !MISSED.load(Relaxed) {
+                    MISSED.store(true, Relaxed);
+                }
                 let frame = Frame {
                     module: 0,
                     address: 0,
@@ -293,6 +297,11 @@ impl Frame {
     pub(crate) fn key(self) -> u64 {
         self.mixed(11)
     }
+}
+
+/// Whether a walk notices that another library has taken a library's place.
+pub(crate) fn notices_changes() -> bool {
+    loaded::can_ask()
 }
 
 /// Returns where the calling function stands.

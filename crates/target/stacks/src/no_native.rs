@@ -49,6 +49,10 @@ impl Table {
     }
 }
 
+pub(crate) fn notices_changes() -> bool {
+    true
+}
+
 impl Frame {
     pub(crate) fn key(self) -> u64 {
         self.address

@@ -1,7 +1,7 @@
 //! Starting and ending: all of it on the worker thread.
 
-use crate::common::{ModuleRecord, Unavailable, header, symbol};
-use crate::native::{Modules, Table};
+use crate::common::{MISSED, ModuleRecord, Unavailable, header, symbol};
+use crate::native::{Modules, Table, notices_changes};
 use crate::python::Python;
 use crate::{ACTIVE, Session, Wanted};
 use midair_record::event::{NATIVE, NO_PYTHON, Stack, kind};
@@ -38,7 +38,7 @@ struct Native {
     python: Option<u64>,
     /// How often libraries were loaded and unloaded when the list was read.
     epoch: u64,
-    /// When it was last read again.
+    /// When it was last looked at again.
     looked: Option<Instant>,
 }
 
@@ -91,7 +91,7 @@ impl Native {
 
     fn taken() -> Option<Box<Native>> {
         let at = NATIVE_STATE.swap(std::ptr::null_mut(), Acquire);
-        // SAFETY: it is from `put`, and nobody else has it now.
+        // SAFETY: it is from `put`, and the swap has made it this function's alone.
         (!at.is_null()).then(|| unsafe { Box::from_raw(at) })
     }
 
@@ -210,9 +210,15 @@ fn mapped() -> Result<*mut Session, Unavailable> {
     Ok(base.cast())
 }
 
-/// Reads the list of modules again, if libraries were loaded or unloaded. Returns the records of new
-/// modules. Call it some hundred times a second, on the worker thread.
+/// Reads the list of modules again, if a walk has met unknown code and libraries were loaded or unloaded.
+/// Returns the records of new modules. Call it some hundred times a second, on the worker thread.
+///
+/// The count of libraries needs the loader's lock, so it is not read while all code is known. Before glibc
+/// 2.35 no walk notices a library in another one's place, and it is read each time.
 pub fn refresh() -> Vec<ModuleRecord> {
+    if !MISSED.load(Relaxed) && notices_changes() {
+        return Vec::new();
+    }
     // SAFETY: it is null, or the mapping that `begin` has filled, which is never unmapped.
     let Some(session) = (unsafe { ACTIVE.load(Acquire).as_ref() }) else {
         return Vec::new();
@@ -223,12 +229,18 @@ pub fn refresh() -> Vec<ModuleRecord> {
     let pause = PAUSE * native.tables.len() as u32;
     let is_due = native.looked.is_none_or(|looked| looked.elapsed() >= pause);
     let mut records = Vec::new();
-    if is_due && native.tables.len() < MOST_TABLES && native.epoch != epoch() {
-        if let Ok(Some(new)) = native.read() {
-            records = new;
-            session.native.store(native.table(), Release);
-        }
+    if is_due && native.tables.len() < MOST_TABLES {
+        MISSED.store(false, Relaxed);
         native.looked = Some(Instant::now());
+        if native.epoch != epoch() {
+            match native.read() {
+                Ok(Some(new)) => {
+                    records = new;
+                    session.native.store(native.table(), Release);
+                }
+                _ => MISSED.store(true, Relaxed),
+            }
+        }
     }
     native.put();
     records

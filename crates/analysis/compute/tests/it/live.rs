@@ -37,18 +37,7 @@ fn counted() -> String {
 /// Writes a directory with a machine, and with a script that collects until it is asked to stop and
 /// then runs these lines.
 fn stage(here: &Path, behind: &str) -> PathBuf {
-    let node = here.join("topology/nodes/0");
-    fs::create_dir_all(&node).unwrap();
-    fs::write(
-        node.join("properties"),
-        "cpu_cores_count 0\nsimd_count 1216\nmax_waves_per_simd 8\nlds_size_in_kb 64\nwave_front_size 64\n\
-         array_count 32\nsimd_arrays_per_engine 1\ncu_per_simd_array 10\nsimd_per_cu 4\nmax_slots_scratch_cu 32\n\
-         gfx_target_version 90402\nvendor_id 4098\ndevice_id 29857\ndrm_render_minor 128\nnum_xcc 8\n\
-         max_engine_clk_fcompute 2100\nmem_banks_count 0\n",
-    )
-    .unwrap();
-    fs::write(node.join("gpu_id"), "1000\n").unwrap();
-    fs::write(node.join("name"), "ip discovery\n").unwrap();
+    super::common::topology(&here.join("topology"));
     fs::write(here.join("counted.csv"), counted()).unwrap();
     let program = here.join("collector");
     let log = here.join("log");

@@ -11,7 +11,8 @@
 //!   processes crashed in one of 400 cases. When both were waited for, they never crashed: in 6,000
 //!   cases with kernels, copies, fills, calls and waits, alongside launches, long waits and PyTorch's
 //!   training; nor in 1,150 cases with NVTX ranges, allocations and migrations of unified memory by
-//!   eight threads. So both are waited for.
+//!   eight threads. So both are waited for. Alongside hundreds of threads that was not enough:
+//!   [`crate::callbacks`].
 //! * Graphs. Whatever was waited for, the next launch fails if the kinds were disabled alongside
 //!   launches of graphs. It was harmless only with all threads held outside of CUDA and the device
 //!   idle *before* the kinds were disabled (80 cases). A profiler must not wait for the device in

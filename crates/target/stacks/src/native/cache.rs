@@ -11,8 +11,7 @@ const STEPS: usize = 16;
 /// A bit of a key: its rule is about to be written.
 const COMES: u64 = 1 << 63;
 
-/// The rules. A place is filled once and never changes, so that a rule is never taken for that of
-/// another address.
+/// The rules. A place is filled once and never changes, so that no address gets another address's rule.
 #[derive(Debug)]
 pub(crate) struct Cache(Pages);
 
