@@ -14,6 +14,7 @@ from kit import Attached, Problem, Program, reached
 from statistics_of_pairs import ratio
 
 OPTIONS = ["--kernel-trace", "--stacks", "python"]
+NATIVE = ["--kernel-trace", "--stacks", "both"]
 ROUNDS = (1, 50)
 SEGMENT, SEGMENTS = 0.04, 6
 # Of the speed with kernels alone.
@@ -120,10 +121,10 @@ def driver_lines(check):
 
 
 def speed(check, title, loop):
-    """One process, in turn not recorded, recorded without stacks and with them. Each turn is a session of its own, so that what differs
-    between processes, and what the machine does for longer than a turn, is in all three."""
+    """One process, in turn not recorded, recorded without stacks and with them (Python's, then native ones as well). Each turn is a session of its own, so that what
+    differs between processes, and what the machine does for longer than a turn, is in all four."""
     program = Program([sys.executable, check.source("rates.py")], check.log(f"f-{loop}"))
-    forms = {"not recorded": None, "kernels": OPTIONS[:1], "kernels and stacks": OPTIONS}
+    forms = {"not recorded": None, "kernels": OPTIONS[:1], "kernels and stacks": OPTIONS, "kernels and all stacks": NATIVE}
     turns, codes = [], collections.Counter()
     try:
         program.said(120)
@@ -145,7 +146,9 @@ def speed(check, title, loop):
     finally:
         program.kill()
     check.raw.append({"loop": loop, "turns": turns})
-    for first, second, goal in (("not recorded", "kernels", None), ("not recorded", "kernels and stacks", None), ("kernels", "kernels and stacks", GOAL)):
+    compared = (("not recorded", "kernels", None), ("not recorded", "kernels and stacks", None), ("kernels", "kernels and stacks", GOAL),
+                ("kernels", "kernels and all stacks", None))
+    for first, second, goal in compared:
         middle, low, high = ratio([(rates[first], rates[second]) for rates in turns])
         mean = sum(rates[first] for rates in turns) / len(turns) / SEGMENTS
         check.results.add("f", f"{title}: {second}, against {first}",

@@ -22,10 +22,11 @@ KINDS = {
     "stacks": (["attach", "--stacks", "python"], (0,)),
     "max-overhead": (["attach", "--max-overhead", "20"], (0, 32)),
 }
-# How much memory of a program may grow from its tenth session to the last, MiB; and how much torch.profiler itself keeps of each run
-# (23 MiB on an H200, 26 runs). Its first run takes 900 MiB, so there the sixtieth session is the first that counts.
+# How much memory of a program may grow, MiB; and how much torch.profiler itself keeps of each run (23 MiB on an H200, 26 runs). The least of
+# some sessions is compared with the least of the last ones, since torch.profiler takes some hundred MiB for a moment. Its first run takes
+# 900 MiB for good, so there the sixtieth session is the first that counts.
 GROWTH, PROFILE = 256, 32
-SETTLED, SETTLED_PROFILE = 10, 60
+SETTLED, SETTLED_PROFILE, LEAST_OF = 10, 60, 20
 # How much PyTorch keeps of each graph that a thread captures, KiB: 48 without any session (H200: 26 MiB/s at 540 graphs a second).
 GRAPH = 52
 LIMIT = 120
@@ -65,20 +66,19 @@ def beside(check, at, name, words, programs):
     bad, kinds = [], [kind for kind in KINDS if check.wants(kind)]
     try:
         program.said()
-        count = before = 0
+        footprints = []
         for sessions, length in (SHORT, LONG):
             for _ in range(-(-(sessions // 10 if check.quick else sessions) // programs)):
-                kind = kinds[count % len(kinds)]
+                kind = kinds[len(footprints) % len(kinds)]
                 bad += session(check, f"x-{at}", program.pid, kind, length, tally)
                 if not program.alive():
-                    raise Problem(f"the program died after {count + 1} sessions, the last one {kind}: code {program.process.wait(10)}; {tail(program.log)}")
-                count += 1
-                if count == settled:
-                    before = check.footprint(program.pid)[2]
-        grown = check.footprint(program.pid)[2] - before
+                    raise Problem(f"the program died after {len(footprints) + 1} sessions, the last one {kind}: code {program.process.wait(10)}; {tail(program.log)}")
+                footprints.append(check.footprint(program.pid)[2])
+        grown = min(footprints[-LEAST_OF:]) - min(footprints[settled:settled + LEAST_OF])
         last, code = program.end()
     finally:
         program.kill()
+    check.raw.append({"program": name, "footprints": footprints})
     allowed = GROWTH + PROFILE * last.get("profiles", 0) + GRAPH * last.get("graphs", 0) // 1024
     told = ", ".join(f"{value:.1f} {key}" if isinstance(value, float) else f"{value} {key}" for key, value in tally.items())
     check.results.add("x", f"{name}: sessions", f"{told}; {len(bad)} bad {bad[:3]}", "none bad", not bad)

@@ -39,6 +39,7 @@ static struct {
     size_t dropped;
     uint64_t device_buffer;
     pthread_t workers[2];
+    bool started;
     /* Being filled, one for each thread that has something to tell; and full ones. */
     struct buffer *current, *full;
 } state;
@@ -64,7 +65,7 @@ static void thread_ends(void *data) {
 
 void model_thread_calls(void) {
     pthread_mutex_lock(&lock);
-    if (shared && !pthread_getspecific(thread_key)) {
+    if (shared && state.working && !pthread_getspecific(thread_key)) {
         pthread_setspecific(thread_key, shared);
         atomic_fetch_add(&shared->threads, 1);
     }
@@ -287,11 +288,32 @@ static void log_subscribed(int on) {
     if (table) table->log("subscribed on=%d\n", on);
 }
 
+/* Whether calls are notified, by their numbers. The driver's callback reads it once `ready` is set, which CUPTI 13.5 does before it
+ * allocates the table (CUDA-043 in docs/deviations/cuda.md). start_ms=N: the table comes N ms later, otherwise it comes first. */
+static struct {
+    atomic_bool ready;
+    _Atomic(uint32_t *) notified;
+} table_of_calls;
+
+static void make_table_of_calls(void) {
+    bool early = model_fault("start_ms", 0);
+    if (early) atomic_store(&table_of_calls.ready, true);
+    take_time("start_ms");
+    uint32_t *table = calloc(CALLS, sizeof *table);
+    if (!table) abort();
+    atomic_store(&table_of_calls.notified, table);
+    atomic_store(&table_of_calls.ready, true);
+}
+
 /* What the driver calls at each call of CUDA. cuptiFinalize frees what it uses without waiting for the threads in it (CUPTI 13.0 and
  * 13.5: CUDA-042 in docs/deviations/cuda.md). callback_ms=N: of each thread's calls every fourth stays here for N ms. */
 static int called(void *data, uint32_t domain, uint32_t cbid, const void *arguments) {
     static __thread unsigned calls;
-    (void)data, (void)domain, (void)cbid, (void)arguments;
+    (void)data, (void)domain, (void)arguments;
+    if (atomic_load(&table_of_calls.ready)) {
+        uint32_t *volatile table = atomic_load(&table_of_calls.notified);
+        (void)*(volatile uint32_t *)(table + cbid % CALLS);
+    }
     if (!model_fault("callback_ms", 0) || ++calls % 4) return 0;
     take_time("callback_ms");
     struct shared *volatile *at = &shared;
@@ -299,21 +321,41 @@ static int called(void *data, uint32_t domain, uint32_t cbid, const void *argume
     return 0;
 }
 
-/* Hooks the driver, and makes the threads, which have the name of the one that comes here; all stay until cuptiFinalize. With the
- * lock. */
-static CUptiResult begin(void) {
-    if (state.working) return CUPTI_SUCCESS;
+/* CUPTI's first use of any kind: the driver has its callback from here on. With the lock. */
+static CUptiResult start(void) {
+    if (state.started) return CUPTI_SUCCESS;
     const struct model_table *table = driver();
     if (!table) return CUPTI_ERROR_NOT_INITIALIZED;
     if (!table->hook(&model_hooks)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-    state.stopping = false;
-    if (!state.clock) last_clock = 0, units = 1;
     shared = calloc(1, sizeof *shared);
-    if (!shared || pthread_key_create(&thread_key, thread_ends)) abort();
-    if (pthread_create(&state.workers[0], 0, worker, 0) || pthread_create(&state.workers[1], 0, waiter, 0)) abort();
-    state.working = true;
+    if (!shared) abort();
+    state.started = true;
     table->subscribe(called, &state);
     return CUPTI_SUCCESS;
+}
+
+/* The first use that records or notifies: makes the threads, which have the name of the one that comes here; all stay until
+ * cuptiFinalize. With the lock. */
+static CUptiResult begin(void) {
+    if (state.working) return CUPTI_SUCCESS;
+    CUptiResult said = start();
+    if (said) return said;
+    state.stopping = false;
+    if (!state.clock) last_clock = 0, units = 1;
+    make_table_of_calls();
+    if (pthread_key_create(&thread_key, thread_ends)) abort();
+    if (pthread_create(&state.workers[0], 0, worker, 0) || pthread_create(&state.workers[1], 0, waiter, 0)) abort();
+    state.working = true;
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiSupportedDomains(size_t *count, const int **domains) {
+    static const int all[] = {1, 2, 3};
+    pthread_mutex_lock(&lock);
+    CUptiResult said = start();
+    pthread_mutex_unlock(&lock);
+    if (!said) *count = sizeof all / sizeof *all, *domains = all;
+    return said;
 }
 
 EXPORT CUptiResult cuptiGetVersion(uint32_t *version) {
@@ -591,20 +633,22 @@ EXPORT CUptiResult cuptiGetThreadIdType(uint32_t *type) {
 EXPORT CUptiResult cuptiFinalize(void) {
     take_time("finalize_ms");
     pthread_mutex_lock(&lock);
-    bool working = state.working;
+    bool working = state.working, started = state.started;
     memset(state.kind, 0, sizeof state.kind);
     memset(state.call, 0, sizeof state.call);
     state.stopping = true;
-    if (working && driver()) driver()->subscribe(0, 0);
+    if (started && driver()) driver()->subscribe(0, 0);
+    atomic_store(&table_of_calls.ready, false);
+    free(atomic_exchange(&table_of_calls.notified, 0));
     free(shared);
     shared = 0;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     take_time("teardown_ms");
+    const struct model_table *table = started ? driver() : 0;
+    if (table) table->hook(0);
+    if (table) table->log("finalize done=1\n");
     if (working) {
-        const struct model_table *table = driver();
-        if (table) table->hook(0);
-        if (table) table->log("finalize done=1\n");
         for (int i = 0; i < 2; i++) pthread_join(state.workers[i], 0);
         pthread_key_delete(thread_key);
     }

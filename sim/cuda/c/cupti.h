@@ -4,6 +4,7 @@
  *   version=N     what cuptiGetVersion says, and which records are written (default: by SONAME, 28 or 130001)
  *   enable=S      cuptiActivityEnable of kernels fails with status S
  *   enable_ms=N   each cuptiActivityEnable takes N ms; finalize_ms=N, flush_ms=N likewise
+ *   start_ms=N    at its first use the driver calls its callback N ms before what that reads is there
  *   callback_ms=N each thread's every fourth call of CUDA stays in a callback of libcupti for N ms
  *   teardown_ms=N cuptiFinalize takes N ms after it has freed what its threads share
  *   subscribed    somebody is subscribed already
@@ -31,6 +32,7 @@ typedef struct {
 CUptiResult cuptiGetVersion(uint32_t *version);
 CUptiResult cuptiGetResultString(CUptiResult result, const char **text);
 CUptiResult cuptiGetErrorMessage(CUptiResult result, const char **text);
+CUptiResult cuptiSupportedDomains(size_t *count, const int **domains);
 CUptiResult cuptiGetTimestamp(uint64_t *time);
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user);
 CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user, void *params);

@@ -1,4 +1,4 @@
-//! Keeps the driver out of CUPTI while CUPTI is finalized.
+//! Keeps the driver out of CUPTI while CUPTI is finalized, and while it is first used.
 //!
 //! CUPTI gives the driver a function, which the driver calls at the start and the end of calls of CUDA, also while no
 //! kind is enabled. `cuptiFinalize` makes the driver stop calling it, and then frees the memory that the function
@@ -10,7 +10,13 @@
 //! (CUPTI 12.8 to 13.5 on driver 580). At the end of a session that word is replaced by the address of a function of
 //! this module, which counts the threads in CUPTI's function. While CUPTI is finalized it returns without calling
 //! CUPTI, which does not need these calls any more.
+//!
+//! CUPTI 13.5 fails at its first use, too: it lets the function read a table before it has allocated it, and a thread
+//! that calls CUDA at that moment reads at address 0 and ends the process (H200; CUDA-043). By then the driver calls
+//! the function already. So CUPTI is made to register it first, by a call that does nothing else, and the function is
+//! closed for the first use ([`around_first_use`]).
 
+use crate::cupti::{Cupti, Driver};
 use crate::thread_ends::is_cuptis;
 use crate::watch::Segment;
 use std::ffi::{c_int, c_void};
@@ -26,6 +32,9 @@ const MOST_WORDS: usize = 4;
 const RELAYS: usize = 4 * MOST_WORDS;
 /// How long threads may take to leave CUPTI's function.
 const LEAVE_LIMIT: Duration = Duration::from_millis(500);
+/// How long the first use waits for threads that entered CUPTI's function before they were counted. They read a word
+/// there and leave.
+const PASS_TIME: Duration = Duration::from_millis(1);
 
 /// CUPTI's function. It takes up to four arguments (its data, a domain, the number of a call, the call's arguments)
 /// and returns a status; two more registers are passed on in case that a version uses them.
@@ -86,32 +95,40 @@ pub struct Callbacks {
 #[derive(Debug)]
 pub struct Closed<'callbacks>(&'callbacks Callbacks);
 
+/// Uses CUPTI for the first time in this process, by `first_use`, while threads that call CUDA do not reach CUPTI. If
+/// CUPTI is in use, or has no word in the driver afterwards, `first_use` is called as it is.
+pub fn around_first_use<T>(cupti: &Cupti, first_use: impl FnOnce() -> T) -> T {
+    let function = cupti.functions().finalize as usize;
+    let driver = Driver::open().map(|driver| driver.function());
+    let callbacks = driver
+        .filter(|driver| !is_registered(function, *driver) && cupti.start().is_ok())
+        .and_then(|driver| Callbacks::replace(function, driver));
+    let closed = callbacks.as_ref().map(Callbacks::close);
+    if matches!(closed, Some(Ok(_))) {
+        std::thread::sleep(PASS_TIME);
+    }
+    first_use()
+}
+
+/// Whether the driver has a word that points into CUPTI's code. CUPTI 13.0 leaves it there when it is finalized.
+fn is_registered(cupti: usize, driver: usize) -> bool {
+    let code = code_of(cupti);
+    data_of_driver(driver)
+        .is_none_or(|data| data.iter().any(|range| !pointers(&code, range).is_empty()))
+}
+
 impl Callbacks {
     /// Replaces the words of the driver that point into CUPTI's code. `cupti` and `driver` are a function of each.
     /// Returns `None` where there is no such word, or there are more than midair knows; then nothing is changed.
     pub fn replace(cupti: usize, driver: usize) -> Option<Callbacks> {
-        let code = Segment::of(cupti);
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", std::process::id())).ok()?;
-        let data: Vec<Range<usize>> = data_of(driver)
-            .iter()
-            .flat_map(|range| writable(&maps, range))
-            .collect();
-        Callbacks::replace_in(&(code.start..code.start + code.bytes), &data)
+        Callbacks::replace_in(&code_of(cupti), &data_of_driver(driver)?)
     }
 
     fn replace_in(code: &Range<usize>, data: &[Range<usize>]) -> Option<Callbacks> {
-        let mut found = Vec::new();
-        for range in data {
-            let first = range.start.next_multiple_of(size_of::<usize>());
-            // The word after it is read, too.
-            let end = range.end.saturating_sub(2 * size_of::<usize>() - 1);
-            for at in (first..end).step_by(size_of::<usize>()) {
-                let value = word(at).load(Relaxed);
-                if code.contains(&value) && word(at + size_of::<usize>()).load(Relaxed) != 0 {
-                    found.push(at);
-                }
-            }
-        }
+        let found: Vec<usize> = data
+            .iter()
+            .flat_map(|range| pointers(code, range))
+            .collect();
         if found.is_empty() || found.len() > MOST_WORDS {
             return None;
         }
@@ -221,6 +238,38 @@ fn word(at: usize) -> &'static AtomicUsize {
     // SAFETY: `at` is an aligned address in writable memory of a library that is never unloaded
     // ([`Callbacks::replace`]). The driver and CUPTI read and write such words by plain accesses of whole words.
     unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(at)) }
+}
+
+/// Where CUPTI's code is, by one of its functions.
+fn code_of(cupti: usize) -> Range<usize> {
+    let code = Segment::of(cupti);
+    code.start..code.start + code.bytes
+}
+
+/// The driver's data that can be read and written, by one of its functions.
+fn data_of_driver(driver: usize) -> Option<Vec<Range<usize>>> {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", std::process::id())).ok()?;
+    let parts = data_of(driver);
+    Some(
+        parts
+            .iter()
+            .flat_map(|range| writable(&maps, range))
+            .collect(),
+    )
+}
+
+/// The addresses of words that point into CUPTI's code and have data behind them.
+fn pointers(code: &Range<usize>, data: &Range<usize>) -> Vec<usize> {
+    let first = data.start.next_multiple_of(size_of::<usize>());
+    // The word after it is read, too.
+    let end = data.end.saturating_sub(2 * size_of::<usize>() - 1);
+    (first..end)
+        .step_by(size_of::<usize>())
+        .filter(|at| {
+            code.contains(&word(*at).load(Relaxed))
+                && word(at + size_of::<usize>()).load(Relaxed) != 0
+        })
+        .collect()
 }
 
 /// The writable segments, with the zeroed part, of the library that contains a function.

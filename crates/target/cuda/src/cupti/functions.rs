@@ -149,6 +149,8 @@ functions! {
     enable_hw_trace = c"cuptiActivityEnableHWTrace": unsafe extern "C" fn(u8) -> u32;
     /// Has a subscriber's function called at a call of the runtime or of the driver.
     enable_callback = c"cuptiEnableCallback": unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> u32;
+    /// Returns the number and a list of the kinds of callbacks.
+    supported_domains = c"cuptiSupportedDomains": unsafe extern "C" fn(*mut usize, *mut *const u32) -> u32;
     /// Milliseconds between flushes by CUPTI's own thread; 0: none.
     flush_period = c"cuptiActivityFlushPeriod": unsafe extern "C" fn(u32) -> u32;
     /// CUPTI's part in NVTX: fills a library's function table; see `InitializeInjectionNvtx2` in

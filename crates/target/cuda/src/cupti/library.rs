@@ -412,6 +412,21 @@ impl Cupti {
         Status::check(unsafe { enable(on.into(), subscriber, domain, call) })
     }
 
+    /// Registers CUPTI's callback with the driver where that has not been done yet, and does nothing else: asks for
+    /// the kinds of callbacks.
+    ///
+    /// # Errors
+    /// CUPTI's result; [`Status::NOT_IMPLEMENTED`] where it has no such function.
+    pub fn start(&self) -> Result<(), Status> {
+        let supported_domains = self
+            .functions
+            .supported_domains
+            .ok_or(Status::NOT_IMPLEMENTED)?;
+        let (mut count, mut list) = (0, std::ptr::null());
+        // SAFETY: CUPTI's function, with two valid out pointers.
+        Status::check(unsafe { supported_domains(&raw mut count, &raw mut list) })
+    }
+
     /// Has kernels timed by the GPU's own hardware, until the process ends.
     ///
     /// # Errors

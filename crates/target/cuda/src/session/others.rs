@@ -2,6 +2,7 @@
 //! it.
 
 use super::{quiesce, workers};
+use crate::callbacks;
 use crate::cupti::{Cupti, Status};
 use midair_abi::cupti::{activity_kind, result};
 use midair_cupti_file::Origin;
@@ -76,9 +77,11 @@ pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
         // Names of objects: a kind that does not affect launches, and that no known profiler
         // records.
         let harmless = activity_kind::NAME;
-        let used = cupti
-            .enable(harmless)
-            .and_then(|()| cupti.disable(harmless));
+        let used = callbacks::around_first_use(cupti, || {
+            cupti
+                .enable(harmless)
+                .and_then(|()| cupti.disable(harmless))
+        });
         used.map_err(|why| does_not_work(cupti, "cuptiActivityEnable(NAME)", why))?;
     }
     let ours = workers::are_ours();
