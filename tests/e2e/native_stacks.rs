@@ -285,6 +285,55 @@ fn libraries_that_come_and_go_are_told_apart() -> Result<()> {
     end(target)
 }
 
+/// What a recording of a library with functions of PyTorch's names has for it, by `--stacks-by`: the frames
+/// between `main` and the kernel.
+const OPERATORS: [(&str, &[&str]); 3] = [
+    (
+        "frame",
+        &[
+            "launch_by",
+            "MmBackward0",
+            "aten::mm",
+            "c10::Dispatcher::call()",
+            "aten::mm",
+            "at::native::mm_cuda(at::Tensor const&, at::Tensor const&)",
+            "launch_number",
+        ],
+    ),
+    ("operator", &["MmBackward0", "aten::mm", "launch_number"]),
+    ("kernel", &[]),
+];
+
+/// PyTorch's operators and backward nodes have their names, and `--stacks-by` leaves out what is between them.
+#[test]
+fn functions_of_pytorch_are_its_operators() -> Result<()> {
+    let kit = Kit::new()?;
+    let flags = ["-shared", "-fPIC"];
+    let library = kit.program_by(&["gcc"], "launch_operators", "libtorch_cpu.so", &flags)?;
+    let mut target = kit.start("launch_functions", "model.log", &[])?;
+    target.expect("ready")?;
+    target.send(&format!("open {}", library.display()))?;
+    target.expect("open")?;
+    for (by, wanted) in OPERATORS {
+        let words = [&WORDS[..3], &["--stacks-by", by, "-f", "folded"]].concat();
+        let attacher = Attacher::midair(target.target.pid(), &words)?;
+        target.send("call")?;
+        target.expect("call")?;
+        let traced = attacher.detach()?.code(0)?;
+        let [(path, _)] = from_folded(&traced.file("results.folded"))?
+            .try_into()
+            .map_err(|all| format!("{all:?}"))?;
+        let main = path.iter().position(|frame| frame == "main");
+        let inside = path.get(main.map_or(0, |at| at + 1)..path.len() - 1);
+        let inside = inside.unwrap_or_default().iter();
+        let inside: Vec<&str> = inside.map(String::as_str).collect();
+        // The program's own functions around the library's are as the compiler inlines them.
+        let own = inside.len().saturating_sub(wanted.len());
+        assert_eq!(inside.get(own..), Some(wanted), "{by}: {path:?}");
+    }
+    end(target)
+}
+
 /// Checks `--stacks both` of a Python program: Python's frames are those of `--stacks python`, and the
 /// native frames inside of them are ctypes'.
 fn check_both(target: &mut Target) -> Result<()> {

@@ -112,6 +112,7 @@ MEASURE = """(() => {
   choice.dispatchEvent(new Event('change'));
   return choice.options[%d].textContent;
 })()"""
+BY = MEASURE.replace("flame-measure", "flame-by")
 
 
 def flame(browser, found):
@@ -121,6 +122,11 @@ def flame(browser, found):
         name = browser.value(MEASURE % (at, at))
         flames[name] = browser.value(BOXES)
     browser.value(MEASURE % (0, 0))
+    start = browser.value("document.getElementById('flame-by').selectedIndex")
+    for at in range(browser.count("#flame-by option")):
+        name = browser.value(BY % (at, at))
+        flames[name] = browser.value(BOXES)
+    browser.value(BY % (start, start))
     browser.click("#flame-invert")
     flames["inverted"] = browser.value(BOXES)
     browser.click("#flame-invert")

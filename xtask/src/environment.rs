@@ -117,6 +117,11 @@ const VARIABLES: &[Variable] = &[
         "record the stacks of threads that launch work: python, native, both or off",
     ),
     (
+        "MIDAIR_STACKS_BY",
+        Use::Setting,
+        "show stacks by frame, operator, module or kernel",
+    ),
+    (
         "MIDAIR_STRICT_REATTACH",
         Use::Setting,
         "refuse settings that differ from the process's last attach",

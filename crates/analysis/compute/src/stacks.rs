@@ -7,7 +7,7 @@ use crate::files;
 use crate::read::rocpd::wrong;
 use crate::read::{bound, unusable};
 use midair_failure::Failure;
-use midair_output::{CodeLine, Function, NO_STACK, frame_name};
+use midair_output::{CodeLine, Function, NO_STACK, Part, frame_name};
 use rusqlite::Connection;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -262,10 +262,9 @@ fn frames(
         let frame = &frame["program_counter"];
         let text = |key: &str| frame[key].as_str().unwrap_or_default().to_owned();
         let line = frame["line_number"].as_u64().unwrap_or(0);
-        let function = Function {
-            file: text("filename"),
-            name: text("function"),
-        };
+        let (file, name) = (text("filename"), text("function"));
+        let part = Part::of(&file, &name);
+        let function = Function { file, name, part };
         (function, u32::try_from(line).unwrap_or(0))
     };
     let frames: Vec<(Function, u32)> = frames.map(frame).take(MOST_FRAMES).collect();

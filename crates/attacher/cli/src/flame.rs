@@ -21,6 +21,7 @@ const WIDE: usize = 200;
 /// Adds the options to the command.
 pub(crate) fn options(command: Command) -> Command {
     command
+        .mut_arg("stacks-by", |by| by.visible_alias("by"))
         .arg(
             Arg::new("diff")
                 .long("diff")

@@ -4,11 +4,13 @@ use crate::identity::Identity;
 use midair_failure::{Failure, Kind};
 use midair_output::names::{NoName, output_name};
 use midair_output::{
-    AgentIndex, Console, Format, KernelFilter, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit,
-    check_group,
+    AgentIndex, Console, Format, Frames, KernelFilter, KernelNames, PerfettoBuffers, Plan,
+    SummaryTo, Unit, check_group,
 };
 use midair_settings::literal::literal;
-use midair_settings::{HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, OUTPUT_PATH, Settings};
+use midair_settings::{
+    HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, OUTPUT_PATH, STACKS_BY, Settings,
+};
 
 fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
     let mut formats = Vec::new();
@@ -118,6 +120,7 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,
         kernel_names: kernel_names(settings),
+        frames: Frames::of(settings.text(STACKS_BY)),
         rename_kernels: settings.is_on("ROCPROF_KERNEL_RENAME"),
         kernel_filter: kernel_filter(settings)?,
         hide_kernels: (settings.asks_for_counters()

@@ -29,8 +29,8 @@ pub use name::{MOST_NAME, kernel_name};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
 pub use stacks::{
-    Code, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Module, NATIVE, NO_PYTHON, NO_STACKS,
-    NativeCode, Stack, frames, stacks_of,
+    Code, IS_MODULE, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Module, NATIVE, NO_PYTHON,
+    NO_STACKS, NativeCode, OF_OBJECT, Stack, frames, stacks_of,
 };
 
 use plain::Words;

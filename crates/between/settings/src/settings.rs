@@ -85,8 +85,10 @@ pub const GPU_METRICS_DEVICE: &str = "MIDAIR_GPU_METRICS_DEVICE";
 pub const KOKKOS_TRACE: &str = "MIDAIR_KOKKOS_TRACE";
 /// Which stacks are taken of the threads that launch work: `python`, `native`, `both` or `off`.
 pub const STACKS: &str = "MIDAIR_STACKS";
+/// Which frames of stacks flame graphs have: `frame`, `operator`, `module` or `kernel`.
+pub const STACKS_BY: &str = "MIDAIR_STACKS_BY";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 20] = [
+pub const OURS: [&str; 21] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
@@ -106,6 +108,7 @@ pub const OURS: [&str; 20] = [
     MAX_OVERHEAD,
     SCREEN,
     STACKS,
+    STACKS_BY,
     STRICT_REATTACH,
 ];
 

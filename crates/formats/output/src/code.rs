@@ -1,5 +1,6 @@
 //! The application's code behind the GPU's time: names of frames, and sums by stack.
 
+use crate::frame_names::Part;
 use crate::index::{Function, Index, Stacks, Stat};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -52,7 +53,8 @@ pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
 /// Whether a file is the user's own rather than a library's.
 fn is_own(function: &Function) -> bool {
     let file = &function.file;
-    let is_library = LIBRARIES.iter().any(|part| file.contains(part))
+    let is_library = matches!(function.part, Part::Operator | Part::Module | Part::Inner)
+        || LIBRARIES.iter().any(|part| file.contains(part))
         || SYSTEM.iter().any(|start| file.starts_with(start))
         || is_interpreter(file)
         || is_cudas(&function.name);
@@ -149,6 +151,7 @@ mod tests {
         Function {
             file: file.to_owned(),
             name: name.to_owned(),
+            part: Part::Native,
         }
     }
 

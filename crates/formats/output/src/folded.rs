@@ -8,8 +8,10 @@
 
 use crate::code;
 use crate::files::{FileSet, OutputFile, WriteError};
+use crate::frame_names::Part;
 use crate::index::{Sum, Work};
 use crate::job::Job;
+use crate::options::Frames;
 use crate::sink::{Nothing, Opened, Sink, Writer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -56,31 +58,36 @@ fn process(job: &Job<'_>, jobs: &[Job<'_>]) -> Option<String> {
     (jobs.len() > 1).then(|| format!("process {pid}"))
 }
 
+/// A name on a path, and the part of a frame. None for work, and for work without a stack.
+pub(crate) type Named = (String, Option<Part>);
+
 /// Returns the GPU's work by stack, the outermost frame first; the last part is the work itself.
-pub(crate) fn by_stack(job: &Job<'_>) -> BTreeMap<Vec<String>, Sum> {
+pub(crate) fn by_stack(job: &Job<'_>, frames: Frames) -> BTreeMap<Vec<Named>, Sum> {
     let stacks = &job.index.stacks;
-    let mut named: HashMap<u32, Vec<String>> = HashMap::new();
-    let mut all: BTreeMap<Vec<String>, Sum> = BTreeMap::new();
+    let mut named: HashMap<u32, Vec<Named>> = HashMap::new();
+    let mut all: BTreeMap<Vec<Named>, Sum> = BTreeMap::new();
     for (stack, work, sum) in stacks.all() {
-        let path = named.entry(stack).or_insert_with(|| {
-            let frames = stacks.frames(stack);
-            match frames {
-                _ if stack == 0 => vec![stacks.no_stack().to_owned()],
-                None => vec![code::UNKNOWN_STACK.to_owned()],
+        let path = named
+            .entry(stack)
+            .or_insert_with(|| match stacks.shown_frames(stack, frames) {
+                _ if frames == Frames::None => Vec::new(),
+                _ if stack == 0 => vec![(stacks.no_stack().to_owned(), None)],
+                None => vec![(code::UNKNOWN_STACK.to_owned(), None)],
                 Some(frames) => frames
+                    .into_iter()
                     .rev()
-                    .map(|(function, line)| code::frame(function, line))
+                    .map(|(function, line)| (code::frame(function, line), Some(function.part)))
                     .collect(),
-            }
-        });
+            });
         let mut path = path.clone();
-        path.push(match work {
+        let work = match work {
             Work::Kernel(id) => code::one_line(&job.kernel_name_by_id(id)).into_owned(),
             Work::Copy(direction) => {
                 let kind = midair_domain::kind::MEMORY_COPY;
                 job.names.operation(kind, direction).into_owned()
             }
-        });
+        };
+        path.push((work, None));
         all.entry(path).or_default().merge(&sum);
     }
     all
@@ -90,10 +97,10 @@ fn folded(jobs: &[Job<'_>]) -> String {
     let mut out = String::new();
     for job in jobs {
         let process = process(job, jobs);
-        for (path, sum) in by_stack(job) {
+        for (path, sum) in by_stack(job, job.plan.frames) {
             let frames: Vec<String> = process
                 .iter()
-                .chain(&path)
+                .chain(path.iter().map(|(name, _)| name))
                 .map(|frame| frame.replace(';', ","))
                 .collect();
             out.push_str(&format!("{} {}\n", frames.join(";"), sum.stat.total));
@@ -109,10 +116,10 @@ fn speedscope(jobs: &[Job<'_>]) -> String {
     for job in jobs {
         let (mut samples, mut weights) = (Vec::new(), Vec::new());
         let mut end = 0_u64;
-        for (path, sum) in by_stack(job) {
+        for (path, sum) in by_stack(job, job.plan.frames) {
             let sample: Vec<usize> = path
                 .into_iter()
-                .map(|frame| {
+                .map(|(frame, _)| {
                     *numbers.entry(frame).or_insert_with_key(|frame| {
                         frames.push(json!({ "name": frame }));
                         frames.len() - 1

@@ -17,8 +17,10 @@ mod tables;
 mod timeline;
 
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::folded;
+use crate::folded::{self, Named};
+use crate::frame_names::Part;
 use crate::job::Job;
+use crate::options::Frames;
 use crate::sink::{Opened, Sink, Writer};
 use rows::Session;
 use serde_json::{Value, json};
@@ -33,7 +35,7 @@ const BODY: &str = include_str!("html/page.html");
 /// SHA-256 of [`STYLE`] and [`SCRIPT`] in base 64. A test compares them, and says what they should
 /// be.
 const STYLE_DIGEST: &str = "RONpBwxI3fWSsWm6+PR+UoBAAO60EqB47h6geRLRs5s=";
-const SCRIPT_DIGEST: &str = "osK8UtQho7iDzQzlxUbOVyKK38y1Sm945OaJp8K2VkA=";
+const SCRIPT_DIGEST: &str = "BhSz+suoVkf99hJhQh9rCoFMvWvj9AR8iY9ScKu040Q=";
 
 /// Numbers beyond this are not exact in a browser.
 const MOST_EXACT: i128 = (1 << 53) - 1;
@@ -120,6 +122,12 @@ fn document(file: &mut OutputFile, jobs: &[Job<'_>], page: &mut Page) -> io::Res
 fn data(out: &mut impl Write, jobs: &[Job<'_>], page: &mut Page) -> io::Result<()> {
     let clock = Clock::of(jobs, page);
     let (frames, stacks) = stacks(jobs);
+    let by = jobs.first().map_or(Frames::All, |job| job.plan.frames);
+    let (frames, parts): (Vec<String>, Vec<Option<Part>>) = frames.into_iter().unzip();
+    let parts: Vec<Value> = parts
+        .into_iter()
+        .map(|part| part.map_or(Value::Null, |part| part.text().into()))
+        .collect();
     let head = json!({
         "schema": SCHEMA,
         "midair": env!("CARGO_PKG_VERSION"),
@@ -133,6 +141,8 @@ fn data(out: &mut impl Write, jobs: &[Job<'_>], page: &mut Page) -> io::Result<(
         "counters_left_out": page.series.left_out,
         "names": names(&page.timeline),
         "frames": frames,
+        "parts": parts,
+        "by": by.text(),
         "stacks": stacks,
     });
     let mut head = head.to_string();
@@ -145,16 +155,17 @@ fn data(out: &mut impl Write, jobs: &[Job<'_>], page: &mut Page) -> io::Result<(
     write!(out, "]}}")
 }
 
-/// Returns the names of frames and kernels, and for each stack four numbers (the GPU's nanoseconds,
+/// Returns the names of frames and kernels with the parts of frames, and for each stack four numbers (the GPU's nanoseconds,
 /// launches, nanoseconds from launch to start, bytes copied) and its path as the places of such names,
 /// the outermost frame first.
-fn stacks(jobs: &[Job<'_>]) -> (Vec<String>, Vec<Value>) {
-    let mut places: HashMap<String, usize> = HashMap::new();
-    let mut frames: Vec<String> = Vec::new();
+fn stacks(jobs: &[Job<'_>]) -> (Vec<Named>, Vec<Value>) {
+    let mut places: HashMap<Named, usize> = HashMap::new();
+    let mut frames: Vec<Named> = Vec::new();
     let mut all: Vec<([u64; 4], Vec<usize>)> = Vec::new();
     for job in jobs.iter().filter(|job| job.index.stacks.is_on) {
         let process = (jobs.len() > 1).then(|| format!("process {}", job.trace.process.pid));
-        for (path, sum) in folded::by_stack(job) {
+        let process = process.map(|name| (name, None));
+        for (path, sum) in folded::by_stack(job, Frames::All) {
             let path = process.iter().cloned().chain(path).map(|name| {
                 *places.entry(name).or_insert_with_key(|name| {
                     frames.push(name.clone());

@@ -37,6 +37,7 @@ mod events;
 pub mod files;
 mod folded;
 mod formats;
+mod frame_names;
 mod gpu;
 mod graphs;
 mod html;
@@ -80,11 +81,14 @@ pub use cuda::devices::Device;
 pub use device_readings::{DeviceReadings, DeviceValue};
 pub use difference::Difference;
 pub use files::WriteError;
+pub use frame_names::{Part, is_module_call};
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
 pub use index::{Cuda, Function, Index, Mapped, Object, Snapshot, Stacks, Stat, Symbol};
 pub use midair_demangle::{demangle as demangled, demangle_host, shortened as short_names};
 pub use model::{Attach, Plan, Trace};
-pub use options::{AgentIndex, Console, Format, KernelNames, PerfettoBuffers, SummaryTo, Unit};
+pub use options::{
+    AgentIndex, Console, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit,
+};
 pub use process::{Node, Outcome, Place, Process};
 pub use progress::written;
 pub use record_file::{

@@ -2,7 +2,7 @@
 
 use crate::choice::KernelFilter;
 use crate::gpu::GpuSamples;
-use crate::options::{AgentIndex, Format, KernelNames, PerfettoBuffers, SummaryTo, Unit};
+use crate::options::{AgentIndex, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit};
 use crate::process::{Outcome, Process};
 use crate::record_file::RecordFile;
 use midair_agents::Agent;
@@ -86,6 +86,8 @@ pub struct Plan {
     pub formats: Vec<Format>,
     /// How kernels are named.
     pub kernel_names: KernelNames,
+    /// Which frames of stacks flame graphs have.
+    pub frames: Frames,
     /// Whether dispatches are named after the ROCTx ranges in which they were launched.
     pub rename_kernels: bool,
     /// Which dispatches are in the results.

@@ -12,6 +12,42 @@ pub enum KernelNames {
     Mangled,
 }
 
+/// Which frames of stacks flame graphs have (`--stacks-by`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Frames {
+    /// All.
+    #[default]
+    All,
+    /// None of dispatchers and runtimes.
+    Operators,
+    /// PyTorch's modules only.
+    Modules,
+    /// None: only kernels and copies.
+    None,
+}
+
+impl Frames {
+    /// Returns the frames for a word of the option.
+    pub fn of(word: Option<&str>) -> Frames {
+        match word {
+            Some("operator") => Frames::Operators,
+            Some("module") => Frames::Modules,
+            Some("kernel") => Frames::None,
+            _ => Frames::All,
+        }
+    }
+
+    /// Returns its word.
+    pub fn text(self) -> &'static str {
+        match self {
+            Frames::All => "frame",
+            Frames::Operators => "operator",
+            Frames::Modules => "module",
+            Frames::None => "kernel",
+        }
+    }
+}
+
 /// How csv files name agents (rocprofv3's `-A`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AgentIndex {

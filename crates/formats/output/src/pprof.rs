@@ -8,6 +8,7 @@ use crate::code;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::index::Work;
 use crate::job::Job;
+use crate::options::Frames;
 use crate::sink::{Nothing, Opened, Sink, Writer};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -100,10 +101,12 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
                 }
             };
             let mut locations = vec![tables.location((&name, ""), 0)];
-            match stacks.frames(stack) {
+            let frames = job.plan.frames;
+            match stacks.shown_frames(stack, frames) {
+                _ if frames == Frames::None => {}
                 _ if stack == 0 => locations.push(tables.location((stacks.no_stack(), ""), 0)),
                 None => locations.push(tables.location((code::UNKNOWN_STACK, ""), 0)),
-                Some(frames) => locations.extend(frames.map(|(function, line)| {
+                Some(frames) => locations.extend(frames.into_iter().map(|(function, line)| {
                     tables.location((&function.name, &function.file), line)
                 })),
             }

@@ -52,6 +52,9 @@ pub struct LaunchStack {
 
 /// A place in a program or a library that was on a stack. Like [`Code`] it is a function to which
 /// stacks refer, and its number is from the same row. A [`Code`] with the same number names it.
+///
+/// With [`OF_OBJECT`] in its flags it says more about a function of Python's that has a [`Code`]: this
+/// call of it is for the object at `address`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NativeCode {
@@ -91,6 +94,12 @@ pub fn stacks_of(stack: &Stack) -> (bool, bool) {
     let flags = stack.header.flags;
     (flags & NO_PYTHON == 0, flags & NATIVE != 0)
 }
+
+/// A bit of the `flags` of a [`NativeCode`]: see there.
+pub const OF_OBJECT: u8 = 1;
+/// A bit of the `flags` of a [`Code`]: its name is a module's, as `GPT.layers.3.attn`, and not the
+/// function's.
+pub const IS_MODULE: u8 = 1;
 
 /// Bits of the `flags` of a [`Stack`] without a number: native stacks are taken, and Python's are not.
 pub const NATIVE: u8 = 1;

@@ -4,7 +4,7 @@ use super::{
     Category::{self, Attach},
     Front, Opt, Sets, Shape,
 };
-use crate::settings::{CUDA_HW_TRACE, STACKS};
+use crate::settings::{CUDA_HW_TRACE, STACKS, STACKS_BY};
 
 /// Greatest pid that Linux can hand out (PID_MAX_LIMIT).
 const PID_MAX: u64 = 4 * 1024 * 1024;
@@ -245,6 +245,19 @@ pub(super) const OPTIONS: &[Opt] = &[
         "The stack of each launch of a kernel or a copy: python for the frames of CPython 3.11 to 3.14, native for the functions of \
          C++, Rust and others, both for native frames inside of Python's. The screen then shows the lines or functions that cost the \
          GPU's time, and -f folded writes all stacks for flame graphs.",
+    )
+    .front(Front::Midair),
+    Opt::new(
+        "stacks-by",
+        Category::Counters,
+        Shape::OneOf(&["frame", "operator", "module", "kernel"]),
+        Sets::Words(&[STACKS_BY], ""),
+        "Show stacks by these parts of the code (default frame: all of them)",
+    )
+    .more(
+        "operator leaves out the frames of dispatchers and runtimes around PyTorch's operators; module has only the paths of PyTorch's \
+         modules, as GPT.layers.3.attn; kernel has no frames. html starts with this choice, folded, speedscope and pprof have \
+         nothing else; all other formats have all frames.",
     )
     .front(Front::Midair),
     Opt::new(

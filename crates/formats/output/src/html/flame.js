@@ -13,6 +13,23 @@ const flame = (data, {by, make, time, percent, bytes}) => {
     {name: 'bytes copied', show: (count) => bytes(count) + ' copied'},
   ];
   const present = measures.map((_, at) => at).filter((at) => data.stacks.some(([numbers]) => numbers[at] > 0));
+  // Which frames are shown, by the words of the option --stacks-by. Kernels and copies always are.
+  const views = [
+    {word: 'frame', name: 'by frame', has: () => true},
+    {word: 'python', name: 'by Python', has: (part) => part === 'python' || part === 'module'},
+    {word: 'operator', name: 'by operator', has: (part) => part !== 'inner'},
+    {word: 'module', name: 'by module', has: (part) => part === 'module'},
+    {word: 'kernel', name: 'by kernel', has: () => false},
+  ];
+  const parts = new Set(data.parts);
+  const isThere = (view) => view.word === data.by || view.word === 'frame' || view.word === 'kernel'
+    || parts.has(view.word) || (view.word === 'operator' && parts.has('inner'));
+  const shown = views.filter(isThere);
+  let view = shown.find((view) => view.word === data.by) || shown[0];
+  // An operator is called once, and then once for each of its dispatch keys.
+  const isAgain = (path, at) => view.word !== 'frame' && at > 0 && path[at] === path[at - 1] && data.parts[path[at]] === 'operator';
+  const framesOf = (frames) => frames.filter((name) => data.parts[name] === null || view.has(data.parts[name]))
+    .filter((_, at, path) => !isAgain(path, at));
   let isInverted = false, isUpwards = false, measure = present[0] || 0, root = null, focus = null;
   const node = (name, parent) => ({name, parent, depth: parent ? parent.depth + 1 : 0, value: 0, sums: measures.map(() => 0), parts: new Map()});
   const add = (it, numbers) => {
@@ -22,7 +39,8 @@ const flame = (data, {by, make, time, percent, bytes}) => {
   const build = () => {
     root = node('all', null);
     for (const [numbers, frames] of data.stacks) {
-      const path = isInverted ? [...frames].reverse() : frames;
+      const path = framesOf(frames);
+      if (isInverted) path.reverse();
       let at = root;
       add(at, numbers);
       for (const name of path) {
@@ -99,6 +117,14 @@ const flame = (data, {by, make, time, percent, bytes}) => {
     choice.append(option);
   }
   choice.addEventListener('change', () => { measure = Number(choice.value); build(); draw(); });
+  const byChoice = by('flame-by');
+  for (const it of shown) {
+    const option = make('option', it.name);
+    option.value = it.word;
+    option.selected = it === view;
+    byChoice.append(option);
+  }
+  byChoice.addEventListener('change', () => { view = shown.find((it) => it.word === byChoice.value); build(); draw(); });
   by('flame-all').addEventListener('click', () => { focus = root; draw(); });
   search.addEventListener('input', draw);
   build();

@@ -4,6 +4,8 @@
 mod launches;
 
 use super::Stat;
+use crate::frame_names::{self, Part};
+use crate::options::Frames;
 use crate::{code, limits};
 use foldhash::fast::RandomState;
 use midair_record::event::{self, Code, Kernel, LaunchStack, Module, NativeCode, Record, Stack};
@@ -28,6 +30,8 @@ pub struct Function {
     pub file: String,
     /// Its name, with the names of the classes and functions around it.
     pub name: String,
+    /// Its part in a program.
+    pub part: Part,
 }
 
 /// Work of the GPU.
@@ -111,6 +115,8 @@ pub struct Stacks {
     /// Places in them by the numbers of functions: module and linked address. Most have no name of
     /// their own yet, which a [`Code`] gives them.
     pub native: HashMap<u32, (u32, u64), RandomState>,
+    /// The objects for which functions of Python's were called, by the numbers of the functions.
+    pub objects: HashMap<u32, u64, RandomState>,
     /// Whether Python's stacks are taken, and native ones.
     kinds: (bool, bool),
     functions: HashMap<u32, Function, RandomState>,
@@ -182,6 +188,32 @@ impl Stacks {
         }))
     }
 
+    /// Returns all stacks that are described: for each its number and the numbers of its functions, the
+    /// innermost first.
+    pub fn described(&self) -> impl Iterator<Item = (u32, impl DoubleEndedIterator<Item = u32>)> {
+        let functions = |frames: &'_ Vec<(u32, u32)>| frames.clone().into_iter().map(|(it, _)| it);
+        self.stacks
+            .iter()
+            .map(move |(stack, frames)| (*stack, functions(frames)))
+    }
+
+    /// Returns a function by its number.
+    pub fn function(&self, number: u32) -> Option<&Function> {
+        self.functions.get(&number)
+    }
+
+    /// Returns the frames of a stack that a flame graph has, the innermost first. None where the stack's
+    /// description is missing.
+    pub(crate) fn shown_frames(&self, stack: u32, frames: Frames) -> Option<Vec<(&Function, u32)>> {
+        let mut shown: Vec<_> = self.frames(stack)?.collect();
+        if frames != Frames::All {
+            shown.retain(|(function, _)| function.part.is_in(frames));
+            // An operator is called once, and then once for each of its dispatch keys.
+            shown.dedup_by(|a, b| a.0.part == Part::Operator && a.0 == b.0);
+        }
+        Some(shown)
+    }
+
     /// Returns the stack of a launch; 0 where it has none.
     pub fn of_launch(&self, correlation: u64) -> u32 {
         self.launches.stack(correlation)
@@ -198,10 +230,19 @@ impl Stacks {
 
     fn add_function(&mut self, code: &Code, file: &[u8], name: &[u8]) {
         if code.header.operation < MOST_NUMBERS {
-            let function = Function {
-                file: limits::text(file).into_owned(),
-                name: limits::text(name).into_owned(),
+            let (file, name) = (limits::text(file), limits::text(name));
+            let is_module = code.header.flags & event::IS_MODULE != 0;
+            let is_native = self.native.contains_key(&code.header.operation);
+            let (name, part) = match (is_module, is_native) {
+                (true, _) => (name.into_owned(), Part::Module),
+                (_, true) => frame_names::native(&file, &name),
+                _ => {
+                    let part = frame_names::python(&file, &name);
+                    (name.into_owned(), part)
+                }
             };
+            let file = file.into_owned();
+            let function = Function { file, name, part };
             self.functions.insert(code.header.operation, function);
         }
     }
@@ -227,14 +268,17 @@ impl Stacks {
     /// Returns a place of which no name is known yet as a function.
     fn nameless(&self, place: (u32, u64)) -> Function {
         let mapped = self.modules.get(&place.0);
-        Function {
-            file: mapped.map_or_else(String::new, Mapped::name),
-            name: self.place(place),
-        }
+        let file = mapped.map_or_else(String::new, Mapped::name);
+        let (name, part) = frame_names::native(&file, &self.place(place));
+        Function { file, name, part }
     }
 
     fn add_native(&mut self, code: &NativeCode) {
         if code.header.operation < MOST_NUMBERS {
+            if code.header.flags & event::OF_OBJECT != 0 {
+                self.objects.insert(code.header.operation, code.address);
+                return;
+            }
             let place = (code.module, code.address);
             let nameless = self.nameless(place);
             self.native.insert(code.header.operation, place);
@@ -325,4 +369,5 @@ impl Stacks {
 static UNKNOWN: Function = Function {
     file: String::new(),
     name: String::new(),
+    part: Part::Native,
 };

@@ -17,6 +17,7 @@ mod cuda_hostile;
 mod difference;
 mod driver_events;
 mod events;
+mod frame_parts;
 mod golden;
 mod gpu;
 mod graphs;
