@@ -236,11 +236,11 @@ fn check_hip(mut target: LabTarget) -> Result<()> {
 }
 
 /// The interpreters that are tried: the system's, and those of pyenv where it is there.
-fn pythons() -> Vec<String> {
+pub fn pythons() -> Vec<String> {
     let pyenv = std::fs::read_dir("/root/.pyenv/versions")
         .into_iter()
         .flatten();
-    let known = ["3.11.", "3.12.", "3.13.", "3.14."];
+    let known = ["3.9.", "3.10.", "3.11.", "3.12.", "3.13.", "3.14."];
     let mut all: Vec<String> = pyenv
         .flatten()
         .filter(|entry| {

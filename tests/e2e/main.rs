@@ -58,6 +58,7 @@ mod memory;
 mod memory_hip;
 mod mixing;
 mod model_counters;
+mod module_stacks;
 mod native_stacks;
 mod newer_hsa;
 mod no_entry;

@@ -3,18 +3,25 @@
 //! The target's side records places: a module and a linked address. Each module's file is opened as
 //! soon as a place in it is recorded, since the process may unload it, or end. Its symbols are read at
 //! the end of the session, when nothing waits for this process any more.
+//!
+//! Calls of PyTorch's modules have the modules' addresses. Their paths are read from the process's memory
+//! as soon as a stack has one, since the process may end, or free the modules.
 
-use midair_output::{Index, Mapped, demangle_host};
+use midair_output::{Index, Mapped, Stacks, demangle_host};
 use midair_procinfo::Pid;
 use midair_procinfo::maps::Mapping;
 use midair_procinfo::module::{Loaded, Module, Modules};
-use midair_record::event::{self, Code, Header, kind};
+use midair_record::event::{self, Code, Header, IS_MODULE, kind};
+use midair_why::TorchModules;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The most bytes of a module's path and of a function's name in a record.
 const LONGEST_PATH: usize = 1024;
 const LONGEST_NAME: usize = 2800;
+
+/// How often the modules below one are read: a model may get further ones.
+const MOST_TRIES: u32 = 4;
 
 /// The most files that are open at a time. A process launches work from few of its modules.
 const MOST_FILES: usize = 256;
@@ -29,12 +36,21 @@ pub(crate) struct CodeNames {
     seen: (usize, usize),
     /// Places that have a name.
     named: HashSet<u32>,
+    /// The reader of PyTorch's modules; None within if there is none for this Python.
+    torch: Option<Option<TorchModules>>,
+    /// The paths of modules, by their addresses.
+    paths: HashMap<u64, String>,
+    /// How often the modules below one were read.
+    roots: HashMap<u64, u32>,
+    /// How many objects and stacks were looked at.
+    seen_objects: (usize, usize),
 }
 
 impl CodeNames {
     /// Opens the files of modules that have places on stacks, and were not opened yet.
     pub(crate) fn look(&mut self, pid: Pid, index: &Index) {
         let stacks = &index.stacks;
+        self.look_for_modules(pid, stacks);
         let now = (stacks.native.len(), stacks.modules.len());
         if now == self.seen {
             return;
@@ -69,6 +85,58 @@ impl CodeNames {
         listed(modules).or_else(|| gone().map(Arc::new))
     }
 
+    /// Reads the paths of PyTorch's modules that are on stacks and have none yet.
+    fn look_for_modules(&mut self, pid: Pid, stacks: &Stacks) {
+        let now = (stacks.objects.len(), stacks.described().count());
+        if stacks.objects.is_empty() || now == self.seen_objects {
+            return;
+        }
+        self.seen_objects = now;
+        if self.modules.is_none() {
+            self.modules = Modules::of(pid).ok();
+        }
+        let Some(modules) = &self.modules else {
+            return;
+        };
+        let torch = self.torch.get_or_insert_with(|| TorchModules::of(modules));
+        let Some(torch) = torch else {
+            return;
+        };
+        for (_, functions) in stacks.described() {
+            // From the outermost module on: its model has the paths of the others.
+            let objects = functions.rev().filter_map(|it| stacks.objects.get(&it));
+            let objects: Vec<u64> = objects.copied().collect();
+            for (at, object) in objects.iter().enumerate() {
+                for root in objects.iter().take(at + 1) {
+                    let tries = self.roots.entry(*root).or_default();
+                    if self.paths.contains_key(object) || *tries >= MOST_TRIES {
+                        continue;
+                    }
+                    *tries += 1;
+                    for (module, path) in torch.paths(modules, *root) {
+                        self.paths.entry(module).or_insert(path);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns records that name PyTorch's modules.
+    fn module_records(&mut self, stacks: &Stacks) -> Vec<u8> {
+        let mut all: Vec<_> = stacks.objects.iter().collect();
+        all.retain(|(number, object)| {
+            self.paths.contains_key(object) && self.named.insert(**number)
+        });
+        all.sort_unstable();
+        let mut records = Vec::new();
+        for (number, object) in all {
+            let file = stacks.function(*number).map_or("", |it| it.file.as_str());
+            let path = self.paths.get(object).map_or("", String::as_str);
+            records.extend(named(*number, (file, path), IS_MODULE));
+        }
+        records
+    }
+
     /// Returns records that name all places that have no name yet.
     pub(crate) fn records(&mut self, index: &Index) -> Vec<u8> {
         let stacks = &index.stacks;
@@ -78,7 +146,7 @@ impl CodeNames {
             is_known && self.named.insert(**number)
         });
         all.sort_unstable();
-        let mut records = Vec::new();
+        let mut records = self.module_records(stacks);
         for (number, &(module, address)) in all {
             let file = self.files.get(&module).and_then(Option::as_ref);
             let symbol = file.and_then(|file| {
@@ -91,21 +159,26 @@ impl CodeNames {
             };
             let mapped = stacks.modules.get(&module);
             let path = mapped.map_or_else(String::new, Mapped::name);
-            let (path, name) = (cut(&path, LONGEST_PATH), cut(&name, LONGEST_NAME));
-            let code = Code {
-                header: Header {
-                    size: 0,
-                    kind: kind::CODE,
-                    flags: 0,
-                    operation: *number,
-                },
-                file_len: path.len() as u32,
-                name_len: name.len() as u32,
-            };
-            records.extend(event::encode(&code, [path, name].concat().as_bytes()));
+            records.extend(named(*number, (&path, &name), 0));
         }
         records
     }
+}
+
+/// Returns the record of a function with these flags.
+fn named(number: u32, (file, name): (&str, &str), flags: u8) -> Vec<u8> {
+    let (file, name) = (cut(file, LONGEST_PATH), cut(name, LONGEST_NAME));
+    let code = Code {
+        header: Header {
+            size: 0,
+            kind: kind::CODE,
+            flags,
+            operation: number,
+        },
+        file_len: file.len() as u32,
+        name_len: name.len() as u32,
+    };
+    event::encode(&code, [file, name].concat().as_bytes())
 }
 
 /// Returns the start of a text of at most this many bytes.

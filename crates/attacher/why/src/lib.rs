@@ -26,6 +26,7 @@ mod reasons;
 mod scan;
 mod text;
 mod threads;
+mod torch;
 mod tree;
 
 pub use answer::{
@@ -35,6 +36,7 @@ pub use json::{SCHEMA, SCHEMA_TREE};
 pub use python::Frame as PythonFrame;
 pub use text::lines;
 pub use threads::Frame;
+pub use torch::TorchModules;
 pub use tree::Ranks;
 
 use midair_procinfo::module::Modules;

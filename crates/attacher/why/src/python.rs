@@ -8,7 +8,7 @@
 use crate::answer::Thread;
 use crate::memory::{Bytes, Limited, Limits};
 use midair_procinfo::module::Modules;
-use midair_python::{Known, OWNED_BY_INTERPRETER, Offsets, Refused, line};
+use midair_python::{Known, OWNED_BY_INTERPRETER, Offsets, Refused};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ pub(crate) fn add(modules: &Modules, threads: &mut [Thread], notes: &mut Vec<Str
 
 /// Returns the address of `_PyRuntime`, and the version in the form of `Py_Version` where that is
 /// exported.
-fn find(modules: &Modules) -> Option<(u64, Option<u64>)> {
+pub(crate) fn find(modules: &Modules) -> Option<(u64, Option<u64>)> {
     let may_have = |name: &[u8]| name.starts_with(b"libpython") || name.starts_with(b"python");
     let exe = modules.list.first().map(|module| module.base);
     modules
@@ -145,7 +145,7 @@ fn stacks(memory: &impl Bytes, runtime: u64, of: &Offsets) -> BTreeMap<u64, Vec<
 }
 
 /// Returns where CPython's fields lie.
-fn offsets(memory: &impl Bytes, runtime: u64, version: Option<u64>) -> Known {
+pub(crate) fn offsets(memory: &impl Bytes, runtime: u64, version: Option<u64>) -> Known {
     Offsets::of(|into| memory.fill(runtime, into), version)
 }
 
@@ -192,7 +192,7 @@ fn frame(memory: &impl Bytes, at: u64, of: &Offsets) -> Option<Frame> {
         let table = memory.word(code.wrapping_add(of.line_table))?;
         let len = usize::try_from(memory.word(table.wrapping_add(of.bytes_size))?).ok()?;
         let table = memory.bytes(table.wrapping_add(of.bytes_data), len.min(LONGEST_TABLE))?;
-        line(&table, first, distance)
+        of.line(&table, first, distance)
     };
     Some(Frame {
         function,
@@ -202,7 +202,7 @@ fn frame(memory: &impl Bytes, at: u64, of: &Offsets) -> Option<Frame> {
 }
 
 /// Returns the text of a Python string.
-fn text(memory: &impl Bytes, at: u64, of: &Offsets) -> Option<String> {
+pub(crate) fn text(memory: &impl Bytes, at: u64, of: &Offsets) -> Option<String> {
     let state = memory.half(at.wrapping_add(of.text_state))?;
     let (kind, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
     if !is_compact {

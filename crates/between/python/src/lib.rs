@@ -6,5 +6,4 @@
 mod lines;
 mod offsets;
 
-pub use lines::line;
-pub use offsets::{Known, OWNED_BY_INTERPRETER, Offsets, Refused};
+pub use offsets::{Form, Known, OWNED_BY_INTERPRETER, Offsets, Refused};

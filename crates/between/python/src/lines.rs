@@ -1,8 +1,9 @@
-//! The line number of an instruction (source: CPython's Objects/locations.md, from 3.11 on).
+//! The line number of an instruction (source: CPython's Objects/locations.md from 3.11 on, before that
+//! Objects/lnotab_notes.txt).
 
 /// Returns the line of the instruction that lies `distance` bytes behind the first one, in a
 /// function whose first line is `first`. None where the instruction has no line.
-pub fn line(table: &[u8], first: u32, distance: u64) -> Option<u32> {
+pub(crate) fn line(table: &[u8], first: u32, distance: u64) -> Option<u32> {
     let mut line = i64::from(first);
     let mut bytes = table.iter().copied();
     let mut end = 0;
@@ -37,6 +38,41 @@ pub fn line(table: &[u8], first: u32, distance: u64) -> Option<u32> {
         }
     }
     None
+}
+
+/// The same for 3.10: pairs of a number of bytes, and how many lines their line is behind the one before.
+/// The distance -128 stands for bytes without a line.
+pub(crate) fn line_3_10(table: &[u8], first: u32, distance: u64) -> Option<u32> {
+    let mut line = i64::from(first);
+    let mut end = 0;
+    for pair in table.as_chunks::<2>().0 {
+        let [bytes, lines] = *pair;
+        let lines = lines as i8;
+        if lines != i8::MIN {
+            line += i64::from(lines);
+        }
+        end += u64::from(bytes);
+        if distance < end {
+            let line = u32::try_from(line).ok();
+            return line.filter(|_| lines != i8::MIN);
+        }
+    }
+    None
+}
+
+/// The same for 3.9: pairs of the distance to the next line's first byte, and to the next line.
+pub(crate) fn line_3_9(table: &[u8], first: u32, distance: u64) -> Option<u32> {
+    let mut line = i64::from(first);
+    let mut at = 0;
+    for pair in table.as_chunks::<2>().0 {
+        let [bytes, lines] = *pair;
+        at += u64::from(bytes);
+        if at > distance {
+            break;
+        }
+        line += i64::from(lines as i8);
+    }
+    u32::try_from(line).ok()
 }
 
 /// Reads a number in groups of six bits, the lowest group first.
@@ -91,6 +127,36 @@ mod tests {
             [0, 2, 4, 6, 8, 10, 12].map(line),
             [None, Some(7), Some(7), Some(8), Some(108), Some(106), None]
         );
+    }
+
+    /// What 3.9 and 3.10 make of the same function, and the lines of its instructions, two bytes each.
+    #[test]
+    fn tables_of_older_versions() {
+        let lines: [u32; 26] = [
+            2, 2, 2, 2, 3, 3, 4, 3, 5, 5, 5, 5, 5, 7, 7, 8, 7, 7, 7, 209, 209, 209, 210, 209, 209,
+            209,
+        ];
+        let of_3_9 = [
+            0, 1, 8, 1, 4, 1, 2, 255, 2, 2, 10, 2, 4, 1, 2, 255, 6, 127, 0, 75, 6, 1, 2, 255,
+        ];
+        let of_3_10 = [
+            8, 1, 4, 1, 2, 1, 2, 255, 10, 2, 4, 2, 2, 1, 6, 255, 0, 127, 6, 75, 2, 1, 6, 255,
+        ];
+        for (at, line) in (0..).step_by(2).zip(lines) {
+            assert_eq!(line_3_9(&of_3_9, 1, at), Some(line), "{at}");
+            assert_eq!(line_3_10(&of_3_10, 1, at), Some(line), "{at}");
+        }
+        assert_eq!(line_3_10(&of_3_10, 1, 52), None);
+        // -128 is no line, and does not count.
+        let none = [2, 1, 2, 128, 2, 1];
+        assert_eq!(
+            [0, 2, 4].map(|at| line_3_10(&none, 7, at)),
+            [Some(8), None, Some(9)]
+        );
+        // A table that is cut, and one that leads below the first line.
+        assert_eq!(line_3_9(&[0], 7, 0), Some(7));
+        assert_eq!(line_3_9(&[0, 200], 7, 0), None);
+        assert_eq!(line_3_10(&[2, 200], 7, 0), None);
     }
 
     #[test]

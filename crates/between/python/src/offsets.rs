@@ -1,5 +1,7 @@
 //! The offsets of the fields in CPython's structures.
 
+use crate::lines;
+
 /// The owner of a frame that belongs to the interpreter itself (source: `enum _frameowner`, 3.12 to
 /// 3.14; 3.11 has no such frames).
 pub const OWNED_BY_INTERPRETER: u8 = 3;
@@ -9,9 +11,28 @@ const LARGEST: u64 = 16 << 20;
 /// Bytes of the interpreter's own table.
 const TABLE: usize = 8 * 96;
 
+/// How frames say which instruction they are at, and code objects which line that is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Form {
+    /// 3.11 and newer: by the instruction's address.
+    #[default]
+    Address,
+    /// 3.10: by its number, 32 bits, in frame objects.
+    Number,
+    /// 3.9: by its distance in bytes, 32 bits, in frame objects.
+    Distance,
+}
+
 /// Offsets in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Offsets {
+    /// The form of frames and tables of lines.
+    pub form: Form,
+    /// In the frame: its first local variable, a reference without tags. None where that is not known,
+    /// or where a frame may still be in its list while its variables are released (3.11.0).
+    pub locals: Option<u64>,
+    /// In the code object: the number of its arguments, 32 bits.
+    pub arguments: u64,
     /// The first interpreter, in `_PyRuntime`.
     pub interpreters: u64,
     /// From an interpreter to the next one.
@@ -99,7 +120,14 @@ impl Offsets {
             };
         }
         match hex.map(version) {
-            Some((3, 11)) => Known::Yes(PYTHON_3_11),
+            Some((3, 11)) => {
+                let is_first = hex.is_some_and(|hex| hex >> 8 & 0xff == 0);
+                let locals = PYTHON_3_11.locals.filter(|_| !is_first);
+                Known::Yes(Offsets {
+                    locals,
+                    ..PYTHON_3_11
+                })
+            }
             Some((3, 12)) => Known::Yes(PYTHON_3_12),
             Some((major, minor)) if major == 3 && minor < 20 => {
                 Known::No(Refused::Version(major, minor))
@@ -128,7 +156,12 @@ impl Offsets {
             (major, minor) => return Known::No(Refused::Version(major, minor)),
         };
         let ascii_size = word(text + 3);
+        // From 3.14 on, references in frames have tags.
+        let has_plain_locals = version(word(1)) == (3, 13);
         let offsets = Offsets {
+            form: Form::Address,
+            locals: has_plain_locals.then(|| word(frame + 4)),
+            arguments: word(code + 6),
             interpreters: word(5),
             next_interpreter: word(8),
             threads: word(9),
@@ -159,6 +192,26 @@ impl Offsets {
         }
     }
 
+    /// Returns the offsets of 3.9 or 3.10, whose runtime does not say its version. They serve to read the
+    /// frames of the calling thread: threads have no native ids.
+    pub fn of_frame_objects(minor: u64) -> Option<Offsets> {
+        match minor {
+            9 => Some(PYTHON_3_9),
+            10 => Some(PYTHON_3_10),
+            _ => None,
+        }
+    }
+
+    /// Returns the line of the instruction that lies `distance` bytes behind the first one, in a function
+    /// whose first line is `first`, by its table of lines. None where the instruction has no line.
+    pub fn line(&self, table: &[u8], first: u32, distance: u64) -> Option<u32> {
+        match self.form {
+            Form::Address => lines::line(table, first, distance),
+            Form::Number => lines::line_3_10(table, first, distance),
+            Form::Distance => lines::line_3_9(table, first, distance),
+        }
+    }
+
     fn are_plausible(&self) -> bool {
         let all = [
             self.interpreters,
@@ -171,6 +224,8 @@ impl Offsets {
             self.code,
             self.instruction,
             self.owner,
+            self.locals.unwrap_or(0),
+            self.arguments,
             self.filename,
             self.qualname,
             self.line_table,
@@ -186,9 +241,49 @@ impl Offsets {
     }
 }
 
+/// The offsets of 3.9, measured in the headers of 3.9.18. A frame is an object here, and threads do not
+/// have their ids.
+const PYTHON_3_9: Offsets = Offsets {
+    form: Form::Distance,
+    locals: None,
+    arguments: 16,
+    interpreters: 32,
+    next_interpreter: 0,
+    threads: 8,
+    next_thread: 8,
+    native: 0,
+    frame: 24,
+    frame_behind: None,
+    previous: 24,
+    code: 32,
+    instruction: 104,
+    owner: 0,
+    filename: 104,
+    qualname: 112,
+    line_table: 120,
+    first_line: 40,
+    bytecode: 0,
+    bytes_size: 16,
+    bytes_data: 32,
+    text_state: 32,
+    text_length: 16,
+    ascii_size: 48,
+    compact_size: 72,
+};
+
+/// The offsets of 3.10, measured in the headers of 3.10.13.
+const PYTHON_3_10: Offsets = Offsets {
+    form: Form::Number,
+    instruction: 96,
+    ..PYTHON_3_9
+};
+
 /// The offsets of 3.11, measured with `offsetof` in the headers of 3.11.7. The structures do not
 /// change within 3.11.
 const PYTHON_3_11: Offsets = Offsets {
+    form: Form::Address,
+    locals: Some(72),
+    arguments: 56,
     interpreters: 40,
     next_interpreter: 0,
     threads: 16,
@@ -215,6 +310,9 @@ const PYTHON_3_11: Offsets = Offsets {
 
 /// The offsets of 3.12, measured in the headers of 3.12.1.
 const PYTHON_3_12: Offsets = Offsets {
+    form: Form::Address,
+    locals: Some(72),
+    arguments: 52,
     interpreters: 40,
     next_interpreter: 0,
     threads: 72,

@@ -37,7 +37,7 @@ impl Unavailable {
                 "no stacks are taken (--stacks): the process has no Python that exports its symbols (--stacks native takes functions of C++ and others)"
             }
             Unavailable::Version => {
-                "no stacks are taken (--stacks): only the stacks of Python 3.11 to 3.14 are read"
+                "no stacks are taken (--stacks): only the stacks of Python 3.9 to 3.14 are read"
             }
             Unavailable::FreeThreaded => {
                 "no stacks are taken (--stacks): the stacks of a Python without its global lock are not read"

@@ -23,9 +23,11 @@ mod worker;
 pub use common::{ModuleRecord, Unavailable};
 use common::{header, mix};
 use known::{Found, Known};
-use midair_record::event::{Code, LaunchStack, MOST_FRAMES, NativeCode, Plain, Stack, kind};
+use midair_record::event::{
+    Code, Header, LaunchStack, MOST_FRAMES, NativeCode, OF_OBJECT, Plain, Stack, kind,
+};
 use native::{Summary, Table};
-use python::{Frame, Python};
+use python::{Frame, ModuleCalls, Python};
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
@@ -63,6 +65,8 @@ struct Session {
     python: MaybeUninit<Python>,
     has_python: AtomicBool,
     takes_python: AtomicBool,
+    /// Functions whose calls are recorded for each object.
+    modules: ModuleCalls,
     /// The table for native frames; null where none are taken.
     native: AtomicPtr<Table>,
     stacks: Known<MOST_STACKS>,
@@ -101,7 +105,7 @@ impl Session {
         // Most stacks are known: their frames are only read, not kept.
         let mut key = 0;
         let python = self.python().filter(|python| {
-            let frames = python.walk(|frame| key = python.mixed(key, &frame));
+            let frames = python.walk(&self.modules, |frame| key = python.mixed(key, &frame));
             frames.is_some()
         });
         // SAFETY: it is null, or a table that is freed only while no thread is in here.
@@ -116,6 +120,10 @@ impl Session {
             (None, None) => 0,
             _ => match self.stacks.find(key) {
                 Found::Known(number) => number,
+                // The stack has another key now. Its number stays unused.
+                Found::New(_) if python.is_some_and(|it| it.learn_modules(&self.modules)) => {
+                    return self.take(correlation, store);
+                }
                 Found::New(number) => {
                     self.describe(number, Seen { python, native }, store);
                     number
@@ -166,7 +174,7 @@ impl Session {
             });
         }
         if let Some(python) = seen.python {
-            let more = python.walk(|frame| {
+            let more = python.walk(&self.modules, |frame| {
                 let function = match self.functions.find(python.function_key(&frame)) {
                     Found::Known(function) => function,
                     Found::New(function) => {
@@ -225,4 +233,16 @@ fn describe_function(
         name_len: name as u32,
     };
     store(kind::CODE, [code.bytes(), bytes]);
+    if frame.object != 0 {
+        let place = NativeCode {
+            header: Header {
+                flags: OF_OBJECT,
+                ..header::<NativeCode>(kind::NATIVE_CODE, number, 0)
+            },
+            module: 0,
+            reserved: 0,
+            address: frame.object as u64,
+        };
+        store(kind::NATIVE_CODE, [place.bytes(), &[]]);
+    }
 }

@@ -7,9 +7,11 @@
 
 use crate::common::{Unavailable, mix, symbol};
 use crate::text::Text;
-use midair_python::{Known, OWNED_BY_INTERPRETER, Offsets, Refused, line};
+use midair_python::{Form, Known, OWNED_BY_INTERPRETER, Offsets, Refused};
 use midair_record::event::MOST_FRAMES;
 use std::ffi::c_void;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// No object lies below this address.
 const LOWEST: usize = 1 << 16;
@@ -24,6 +26,34 @@ pub(crate) struct Frame {
     code: usize,
     /// Distance of the instruction from the first one, in bytes.
     distance: u64,
+    /// The object for which it was called, as far as that is of interest ([`ModuleCalls`]); otherwise 0.
+    pub(crate) object: usize,
+}
+
+/// The end of the file's name, and the names of the function by which PyTorch calls a module. The call's
+/// object is the module.
+const MODULE_FILE: &str = "/torch/nn/modules/module.py";
+const MODULE_CALLS: [&str; 2] = ["Module._call_impl", "_call_impl"];
+
+/// Code objects of that function, of which a process has one. All of it is valid when zeroed.
+#[derive(Debug)]
+pub(crate) struct ModuleCalls([AtomicUsize; 4]);
+
+impl ModuleCalls {
+    /// Removes all.
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(|place| place.store(0, Relaxed));
+    }
+
+    fn has(&self, code: usize) -> bool {
+        self.0.iter().any(|known| known.load(Relaxed) == code)
+    }
+
+    /// Adds a code object. Returns whether it was missing, and there was room.
+    fn add(&self, code: usize) -> bool {
+        let free = |place: &AtomicUsize| place.compare_exchange(0, code, Relaxed, Relaxed).is_ok();
+        !self.has(code) && self.0.iter().any(free)
+    }
 }
 
 /// The process's Python.
@@ -35,6 +65,19 @@ pub(crate) struct Python {
     state: unsafe extern "C" fn() -> *mut c_void,
     /// `PyCode_Type`.
     code_type: usize,
+    /// `PyCell_Type`; 0 where it is not exported.
+    cell_type: usize,
+}
+
+/// Returns the offsets of a Python that does not export its version, as 3.10 and older do not. Functions that
+/// are new in a version distinguish them.
+fn old() -> Option<Offsets> {
+    let minor = match [c"PyIter_Send", c"PyFrame_GetBack"].map(symbol) {
+        [0, 0] => return None,
+        [0, _] => 9,
+        _ => 10,
+    };
+    Offsets::of_frame_objects(minor)
 }
 
 /// Reads a value of the interpreter's.
@@ -49,10 +92,11 @@ unsafe fn read<T: Copy>(at: usize) -> T {
 impl Python {
     /// Finds the Python of this process.
     pub(crate) fn find() -> Result<Python, Unavailable> {
-        let [runtime, state, code_type] = [
+        let [runtime, state, code_type, cell_type] = [
             c"_PyRuntime",
             c"PyGILState_GetThisThreadState",
             c"PyCode_Type",
+            c"PyCell_Type",
         ]
         .map(symbol);
         if runtime == 0 || state == 0 || code_type == 0 {
@@ -72,6 +116,7 @@ impl Python {
         };
         let offsets = match Offsets::of(fill, version) {
             Known::Yes(offsets) => offsets,
+            Known::No(Refused::Old) => old().ok_or(Unavailable::Version)?,
             Known::No(Refused::FreeThreaded) => return Err(Unavailable::FreeThreaded),
             Known::No(_) => return Err(Unavailable::Version),
         };
@@ -85,12 +130,14 @@ impl Python {
             offsets,
             state,
             code_type,
+            cell_type,
         })
     }
 
     /// Calls `each` with the calling thread's frames, from the innermost one, [`MOST_FRAMES`] at
-    /// most. Returns whether there are more; None if the thread is not in Python code.
-    pub(crate) fn walk(&self, mut each: impl FnMut(Frame)) -> Option<bool> {
+    /// most. Returns whether there are more; None if the thread is not in Python code. Calls of `modules`
+    /// have their objects.
+    pub(crate) fn walk(&self, modules: &ModuleCalls, mut each: impl FnMut(Frame)) -> Option<bool> {
         // SAFETY: the function takes no arguments and may be called by any thread at any time.
         let state = unsafe { (self.state)() }.addr();
         if state < LOWEST {
@@ -111,11 +158,17 @@ impl Python {
             if at < LOWEST || !at.is_multiple_of(8) {
                 break;
             }
-            // SAFETY: `at` is a frame of the calling thread: the innermost, or one around it.
-            let owner: u8 = unsafe { read(at + of.owner as usize) };
-            // 3.14 has a further such owner, with the next number.
-            if owner < OWNED_BY_INTERPRETER {
-                let Some(frame) = self.frame(at) else {
+            let is_code = match of.form {
+                Form::Address => {
+                    // SAFETY: `at` is a frame of the calling thread: the innermost, or one around it.
+                    let owner: u8 = unsafe { read(at + of.owner as usize) };
+                    // 3.14 has a further such owner, with the next number.
+                    owner < OWNED_BY_INTERPRETER
+                }
+                Form::Number | Form::Distance => true,
+            };
+            if is_code {
+                let Some(frame) = self.frame(at, modules) else {
                     break;
                 };
                 if count == MOST_FRAMES {
@@ -130,22 +183,95 @@ impl Python {
         (count > 0).then_some(false)
     }
 
-    fn frame(&self, at: usize) -> Option<Frame> {
+    fn frame(&self, at: usize, modules: &ModuleCalls) -> Option<Frame> {
         let of = &self.offsets;
         // SAFETY: `at` is a frame of the calling thread.
-        let (code, instruction): (usize, u64) = unsafe {
-            (
-                read(at + of.code as usize),
-                read(at + of.instruction as usize),
-            )
-        };
+        let code: usize = unsafe { read(at + of.code as usize) };
         let code = code & !7;
         // SAFETY: a frame keeps the object that it executes; the type is an object's second word.
         if code < LOWEST || unsafe { read::<usize>(code + 8) } != self.code_type {
             return None;
         }
-        let distance = instruction.wrapping_sub(code as u64 + of.bytecode);
-        Some(Frame { code, distance })
+        let instruction = at + of.instruction as usize;
+        // SAFETY: as above; the field has 64 bits in the first form, and 32 in the others.
+        let distance = unsafe {
+            match of.form {
+                Form::Address => read::<u64>(instruction).wrapping_sub(code as u64 + of.bytecode),
+                Form::Number => 2 * u64::from(read::<u32>(instruction)),
+                Form::Distance => u64::from(read::<u32>(instruction)),
+            }
+        };
+        let object = match modules.has(code) {
+            true => self.object(at, code),
+            false => 0,
+        };
+        Some(Frame {
+            code,
+            distance,
+            object,
+        })
+    }
+
+    /// Returns the address of a frame's first argument; 0 where it has none. It is not looked at.
+    fn object(&self, at: usize, code: usize) -> usize {
+        let of = &self.offsets;
+        let Some(locals) = of.locals else {
+            return 0;
+        };
+        // SAFETY: a frame keeps its code object. Where that has an argument, the frame has a place for it,
+        // with a reference of its own, or null: other threads do not change it, and a frame whose
+        // variables are released is in no list any more.
+        unsafe {
+            if read::<u32>(code + of.arguments as usize) == 0 {
+                return 0;
+            }
+            let first: usize = read(at + locals as usize);
+            if first < LOWEST || self.cell_type == 0 {
+                return 0;
+            }
+            // A variable that an inner function uses is in a cell, which has its value behind the header.
+            match read::<usize>(first + 8) == self.cell_type {
+                true => read(first + 16),
+                false => first,
+            }
+        }
+    }
+
+    /// Adds the calls of PyTorch's modules on the calling thread's stack to `modules`. Returns whether some
+    /// were missing.
+    pub(crate) fn learn_modules(&self, modules: &ModuleCalls) -> bool {
+        let mut has_new = false;
+        if self.offsets.locals.is_some() {
+            self.walk(modules, |frame| {
+                if !modules.has(frame.code) && self.calls_module(&frame) {
+                    has_new |= modules.add(frame.code);
+                }
+            });
+        }
+        has_new
+    }
+
+    fn calls_module(&self, frame: &Frame) -> bool {
+        // SAFETY: as in `line`; the name is a string that the code object refers to.
+        let len = unsafe {
+            let name: usize = read(frame.code + self.offsets.qualname as usize);
+            match name < LOWEST {
+                true => 0,
+                false => read::<usize>(name + self.offsets.text_length as usize),
+            }
+        };
+        if !MODULE_CALLS.iter().any(|name| name.len() == len) {
+            return false;
+        }
+        let mut text = Text::new();
+        self.file(frame, &mut text);
+        let file = text.len();
+        text.next();
+        self.name(frame, &mut text);
+        let (file, name) = text.padded().split_at(file);
+        let name = name.get(..len).unwrap_or_default();
+        file.ends_with(MODULE_FILE.as_bytes())
+            && MODULE_CALLS.iter().any(|call| call.as_bytes() == name)
     }
 
     /// Returns what differs between code objects that lie at the same place one after the other.
@@ -161,13 +287,18 @@ impl Python {
     /// Mixes a frame into a stack's key.
     pub(crate) fn mixed(&self, key: u64, frame: &Frame) -> u64 {
         let key = mix(mix(key, frame.code as u64), frame.distance);
+        let key = match frame.object {
+            0 => key,
+            object => mix(key, object as u64),
+        };
         // A code object may lie where another one lay before.
         mix(key, self.identity(frame.code))
     }
 
     /// Returns a key that differs between different functions.
     pub(crate) fn function_key(&self, frame: &Frame) -> u64 {
-        mix(mix(7, frame.code as u64), self.identity(frame.code))
+        let key = mix(7 ^ frame.object as u64, frame.code as u64);
+        mix(key, self.identity(frame.code))
     }
 
     /// Returns the line of a frame.
@@ -188,7 +319,7 @@ impl Python {
                 std::slice::from_raw_parts::<u8>(data, len.min(LONGEST_TABLE)),
             )
         };
-        line(table, first, frame.distance)
+        of.line(table, first, frame.distance)
     }
 
     /// Adds the name of a frame's file.

@@ -175,6 +175,7 @@ pub fn begin(wanted: Wanted) -> Result<Started, Unavailable> {
     }
     session.stacks.clear();
     session.functions.clear();
+    session.modules.clear();
     ACTIVE.store(at, Release);
     let mut header = header::<Stack>(kind::STACK, 0, 0);
     header.flags = flags;

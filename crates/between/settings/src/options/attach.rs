@@ -242,7 +242,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Record at which lines or functions work is launched (default off)",
     )
     .more(
-        "The stack of each launch of a kernel or a copy: python for the frames of CPython 3.11 to 3.14, native for the functions of \
+        "The stack of each launch of a kernel or a copy: python for the frames of CPython 3.9 to 3.14, native for the functions of \
          C++, Rust and others, both for native frames inside of Python's. The screen then shows the lines or functions that cost the \
          GPU's time, and -f folded writes all stacks for flame graphs.",
     )
