@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 
+import cores
 import features
 import check_counted_records
 import check_pytorch
@@ -159,6 +160,7 @@ def main():
                         help="no more than this of a part: " + "; ".join(f"part {part}: {', '.join(known)}" for part, known in names.items()))
     parser.add_argument("--losses-seconds", type=float, default=60, help="part w: how long it looks for losses")
     parser.add_argument("--programs-cupti", help="this libcupti.so.N is loaded into each program under test, before its own can be")
+    parser.add_argument("--cores", action="store_true", help="as root: keep core files (sets core_pattern), and write the stacks of a program that died to OUT")
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
     for part in set(words.parts) & set(names) if words.only else ():
@@ -173,6 +175,8 @@ def main():
         # have both.
         Program.EVERYWHERE["LD_PRELOAD"] = os.path.abspath(words.programs_cupti)
         machine["CUPTI of the programs"] = os.path.abspath(words.programs_cupti)
+    if words.cores:
+        cores.keep(words.out)
     why = missing(tried, machine)
     if why:
         print(why)

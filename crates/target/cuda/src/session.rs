@@ -12,6 +12,7 @@ mod others;
 mod quiesce;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod workers;
 
 use crate::callbacks::Callbacks;

@@ -259,14 +259,17 @@ impl Session {
             return (!self.finalized).then_some("cuptiFinalize failed");
         }
         self.thread_ends = None;
-        self.drain.sink.note(
-            "CUPTI stays in this process, disabled, since removing it is unsafe now: CUDA calls cost some tenths of a microsecond more \
-             until the process exits, and another attach while several threads launch kernels may crash the process (a CUPTI defect)",
-        );
         let cannot_hold = held.and_then(Result::err);
-        why.or(cannot_hold)
+        let why = why
+            .or(cannot_hold)
             .or(closed.err())
-            .or(Some("another profiler has used CUPTI before"))
+            .unwrap_or("another profiler has used CUPTI before");
+        self.drain.sink.note(&format!(
+            "CUPTI stays in this process, disabled, since removing it is unsafe now ({why}): CUDA calls cost some tenths of a \
+             microsecond more until the process exits, and another attach while several threads launch kernels may crash the \
+             process (a CUPTI defect)",
+        ));
+        Some(why)
     }
 
     /// Takes the buffers back. Where CUPTI is not finalized it keeps some: they belong to it until

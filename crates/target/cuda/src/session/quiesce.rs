@@ -5,6 +5,7 @@
 //! CUPTI's part is done already, or follows at the end of the call, which was measured to do no
 //! harm.
 
+use super::threads;
 use std::time::{Duration, Instant};
 
 /// The CPU time, in ns, after which a thread has passed any such code.
@@ -21,7 +22,7 @@ const AT_LEAST: Duration = Duration::from_millis(2);
 /// A thread that may still be inside CUPTI.
 #[derive(Debug)]
 struct Thread {
-    /// Its directory below `/proc`.
+    /// Its directory below `/proc`; empty for threads that cannot be listed.
     directory: String,
     /// CPU time at the first poll, ns.
     ran: Option<u64>,
@@ -48,29 +49,18 @@ pub(super) fn wait(limit: Duration) -> bool {
 }
 
 fn others() -> Vec<Thread> {
-    // Not /proc/self: that is the main thread, which may have ended.
-    let tasks = format!("/proc/{}/task", std::process::id());
-    // SAFETY: a system call without arguments.
-    let own = unsafe { libc::syscall(libc::SYS_gettid) }.to_string();
-    let Ok(entries) = std::fs::read_dir(&tasks) else {
-        // A thread that cannot be inspected is never seen to leave.
+    let Some(others) = threads::others() else {
+        // Threads that cannot be listed are never seen to leave.
         return vec![Thread {
-            directory: tasks,
+            directory: String::new(),
             ran: None,
             asleep: 0,
         }];
     };
-    let names = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    let threads = names.filter(|name| *name != own).map(|name| {
-        let directory = format!("{tasks}/{name}");
-        let ran = ran(&directory);
-        Thread {
-            directory,
-            ran,
-            asleep: 0,
-        }
+    let threads = others.into_iter().map(|directory| Thread {
+        ran: ran(&directory),
+        directory,
+        asleep: 0,
     });
     threads.collect()
 }
@@ -79,8 +69,8 @@ impl Thread {
     /// Returns whether the thread has left CUPTI for sure. Counts the polls that find it asleep.
     fn has_run_or_ended(&mut self) -> bool {
         let Ok(stat) = std::fs::read(format!("{}/stat", self.directory)) else {
-            // The thread has ended; or there is no such directory at all, as above.
-            return self.directory.rsplit('/').next() != Some("task");
+            // The thread has ended; or there is no directory at all, as above.
+            return !self.directory.is_empty();
         };
         self.asleep = match state(&stat) {
             Some(b'S' | b'D' | b'T' | b't' | b'Z' | b'X') => self.asleep + 1,

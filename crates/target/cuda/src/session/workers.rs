@@ -5,6 +5,7 @@
 //! attachers find it, so it takes another name meanwhile. If threads of that other name exist, we
 //! were the first to use CUPTI.
 
+use super::threads;
 use midair_record::boot::MAKER_NAME;
 
 /// The calling thread has the name [`MAKER_NAME`] until this is dropped.
@@ -39,15 +40,12 @@ impl Drop for Named {
 /// Whether CUPTI has threads that were made by our first use. `true` where that cannot be
 /// determined.
 pub(super) fn are_ours() -> bool {
-    // Not /proc/self: that is the main thread, which may have ended.
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", std::process::id())) else {
-        return true;
-    };
-    // SAFETY: a system call without arguments.
-    let own = unsafe { libc::syscall(libc::SYS_gettid) }.to_string();
-    let others = tasks.flatten().filter(|task| *task.file_name() != *own);
-    let mut names = others.filter_map(|task| std::fs::read(task.path().join("comm")).ok());
-    names.any(|name| name.trim_ascii_end() == MAKER_NAME.as_bytes())
+    threads::others().is_none_or(|others| {
+        let mut names = others
+            .iter()
+            .filter_map(|thread| std::fs::read(format!("{thread}/comm")).ok());
+        names.any(|name| name.trim_ascii_end() == MAKER_NAME.as_bytes())
+    })
 }
 
 const _: () = assert!(MAKER_NAME.len() < 16);
