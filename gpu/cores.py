@@ -31,5 +31,7 @@ def stacks_of(pid, program):
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=120, check=False)
     with open(os.path.join(PLACES["out"], f"stacks-{pid}.txt"), "w", encoding="utf-8") as file:
         file.write(done.stdout)
-    frames = [line.split(" in ", 1)[-1] for line in done.stdout.splitlines() if line.startswith("#")]
-    return f"; died in {' < '.join(frames[:12])}"
+    # The registers follow the stack of the thread that died, which the debugger's greeting shows the first frame of.
+    own = done.stdout.split("\nrax ", 1)[0].splitlines()
+    frames = [line.split(" in ", 1)[-1].split(" (", 1)[0] for line in own if line.startswith("#")]
+    return f"; died in {' < '.join(frames[1:13])}"
