@@ -30,3 +30,7 @@ def rocprof_attach():
 
 def rocprof_compute():
     _become("rocprof-compute")
+
+
+def rocpd():
+    _become("rocpd")

@@ -212,7 +212,7 @@ fn the_wheel_has_every_program() -> Result<()> {
         command.env_clear().envs(plain_environment());
         command
     };
-    for name in ["rocprofv3", "rocprof-compute"] {
+    for name in ["rocprofv3", "rocprof-compute", "rocpd"] {
         let mut command = program(name);
         command.arg("--version");
         run(command, PATIENCE)?.success()?;

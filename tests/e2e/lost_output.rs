@@ -27,7 +27,7 @@ fn output_that_cannot_be_written_is_an_error() -> Result<()> {
     target.expect("ready")?;
     let pid = target.pid().to_string();
     let attach = ["attach", &pid, "--duration", "100ms", "--json"];
-    let cases: [(&str, &[&str]); 10] = [
+    let cases: [(&str, &[&str]); 11] = [
         ("midair", &attach),
         ("midair", &["ps"]),
         ("midair", &["doctor", &pid, "--json"]),
@@ -38,6 +38,7 @@ fn output_that_cannot_be_written_is_an_error() -> Result<()> {
         ("midair", &["--version"]),
         ("rocprofv3", &["--version"]),
         ("rocprof-compute", &["--help"]),
+        ("rocpd", &["--help"]),
     ];
     for (program, words) in cases {
         let prepared = || -> Result<Command> {

@@ -69,7 +69,7 @@ impl Traps {
             installed,
             kit: Kit::new()?,
         };
-        for name in ["rocprofv3", "rocprof-compute"] {
+        for name in ["rocprofv3", "rocprof-compute", "rocpd"] {
             let link = traps.at("links").join(name);
             fs::create_dir_all(traps.at("links"))?;
             symlink("../bin/midair", link)?;
@@ -283,7 +283,14 @@ const TRIED: &[(&str, &str, &[&str])] = &[
             "man",
         ],
     ),
-    ("midair", "convert", &["convert {closed}/secret"]),
+    (
+        "midair",
+        "convert",
+        &[
+            "convert -i {closed}/secret -f csv",
+            "convert -i {closed} -f csv -d {roots}",
+        ],
+    ),
     (
         "rocprofv3",
         "--pid PID",
@@ -335,6 +342,26 @@ const TRIED: &[(&str, &str, &[&str])] = &[
             "analyze -p {users}/w --html {users}/w.html",
         ],
     ),
+    (
+        "rocpd",
+        "convert",
+        &["convert -i {closed}/secret -f csv -d {roots}"],
+    ),
+    (
+        "rocpd",
+        "query",
+        &[
+            "query -i {closed}/secret --query x",
+            "query -i {closed} --query x --script {closed}/secret",
+        ],
+    ),
+    (
+        "rocpd",
+        "summary",
+        &["summary -i {closed}/secret -d {roots}"],
+    ),
+    ("rocpd", "merge", &["merge -i {closed}/secret -d {roots}"]),
+    ("rocpd", "package", &["package -i {closed}/secret"]),
 ];
 
 #[test]
@@ -417,7 +444,7 @@ fn a_set_uid_program_does_nothing() -> Result<()> {
         contents(&traps.at("roots"))?,
         contents(&traps.at("closed"))?,
     ];
-    let own = ["rocprofv3", "rocprof-compute"].map(|name| traps.at("bin").join(name));
+    let own = ["rocprofv3", "rocprof-compute", "rocpd"].map(|name| traps.at("bin").join(name));
     for bits in [0o4755, 0o2755, 0o6755] {
         for file in own.iter().chain([&traps.installed.midair()]) {
             mode(file, bits)?;

@@ -92,6 +92,7 @@ pub const ITEMS: &[Item] = &[
     program("midair", "bin/midair"),
     program("rocprofv3", "bin/rocprofv3"),
     program("rocprof-compute", "bin/rocprof-compute"),
+    program("rocpd", "bin/rocpd"),
     Item {
         source: Source::File("python/rocprof-attach.py"),
         to: "bin/rocprof-attach",
@@ -108,6 +109,19 @@ pub const ITEMS: &[Item] = &[
     Item {
         source: Source::File("python/rocprof_attach_main.py"),
         to: "lib/python3/site-packages/rocprof_attach/__main__.py",
+        links: &[],
+        executable: false,
+    },
+    // rocpd as a Python package.
+    Item {
+        source: Source::File("python/rocpd/__init__.py"),
+        to: "lib/python3/site-packages/rocpd/__init__.py",
+        links: &[],
+        executable: false,
+    },
+    Item {
+        source: Source::File("python/rocpd/__main__.py"),
+        to: "lib/python3/site-packages/rocpd/__main__.py",
         links: &[],
         executable: false,
     },
@@ -259,6 +273,11 @@ pub const GENERATED: &[(&[&str], &str)] = &[
         &["man", "rocprof-compute-analyze"],
         "share/man/man1/rocprof-compute-analyze.1",
     ),
+    (&["man", "rocpd"], "share/man/man1/rocpd.1"),
+    (&["man", "rocpd-convert"], "share/man/man1/rocpd-convert.1"),
+    (&["man", "rocpd-query"], "share/man/man1/rocpd-query.1"),
+    (&["man", "rocpd-summary"], "share/man/man1/rocpd-summary.1"),
+    (&["man", "rocpd-merge"], "share/man/man1/rocpd-merge.1"),
     (
         &["completions", "bash"],
         "share/bash-completion/completions/midair",
@@ -270,6 +289,18 @@ pub const GENERATED: &[(&[&str], &str)] = &[
     (
         &["completions", "bash", "--command", "rocprof-compute"],
         "share/bash-completion/completions/rocprof-compute",
+    ),
+    (
+        &["completions", "bash", "--command", "rocpd"],
+        "share/bash-completion/completions/rocpd",
+    ),
+    (
+        &["completions", "zsh", "--command", "rocpd"],
+        "share/zsh/site-functions/_rocpd",
+    ),
+    (
+        &["completions", "fish", "--command", "rocpd"],
+        "share/fish/vendor_completions.d/rocpd.fish",
     ),
     (&["completions", "zsh"], "share/zsh/site-functions/_midair"),
     (
@@ -333,6 +364,7 @@ mod tests {
         for name in [
             "bin/midair",
             "bin/rocprofv3",
+            "bin/rocpd",
             "bin/rocprof-attach",
             "lib/librocprofiler-sdk-rocattach.so.1",
             "librocprofiler-attach.so",

@@ -80,6 +80,7 @@ fn starts(program: &Path) -> Outcome<Vec<String>> {
         ("midair", &["doctor"], "libraries"),
         ("rocprofv3", &["--help"], "Usage: rocprofv3"),
         ("rocprof-compute", &["--help"], "Usage: rocprof-compute"),
+        ("rocpd", &["--help"], "Usage: rocpd"),
     ] {
         let named = place.join(name);
         if !named.exists() {

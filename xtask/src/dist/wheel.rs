@@ -1,4 +1,4 @@
-//! The Python wheel: `pip install` gives the programs, and the packages `midair` and `rocprof_attach`.
+//! The Python wheel: `pip install` gives the programs, and the packages `midair`, `rocprof_attach` and `rocpd`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,9 @@ fn files(release: &Release) -> Outcome<Vec<(String, PathBuf)>> {
         "rocprof_attach/__main__.py".to_owned(),
         python.join("rocprof_attach_main.py"),
     ));
+    for file in ["rocpd/__init__.py", "rocpd/__main__.py"] {
+        files.push((file.to_owned(), python.join(file)));
+    }
     let package = python.join("midair");
     if package.is_dir() {
         tree::copy(&package, Path::new("/nowhere"), &mut |file| {

@@ -3,7 +3,7 @@
 use clap::Command;
 use std::ffi::OsString;
 
-use crate::{midair, show};
+use crate::{midair, rocpd, show};
 
 /// The word that shows everything, including options that are known and not built.
 const ALL: &str = "--help-all";
@@ -145,6 +145,7 @@ pub(crate) fn examples(page: &str) -> Option<&'static str> {
         "midair-flame" => FLAME,
         "midair-why" => WHY,
         "midair-show" => show::HELP,
+        "rocpd" => rocpd::HELP,
         _ => return None,
     };
     text.strip_prefix("Examples:\n")?.split("\n\n").next()

@@ -1,5 +1,5 @@
-//! The command lines: `rocprofv3`, with AMD's spelling and messages, and `midair`, the friendlier
-//! one over the same engine.
+//! The command lines: `rocprofv3`, with AMD's spelling and messages, `midair`, the friendlier one over
+//! the same engine, and `rocpd`, for databases.
 //!
 //! * [`command`] builds clap commands from the table of options in `midair-settings`; nothing is
 //!   listed a second time here.
@@ -36,6 +36,7 @@ pub mod midair;
 pub mod program;
 mod ps;
 pub mod report;
+pub mod rocpd;
 pub mod rocprofv3;
 mod show;
 mod terminal;

@@ -8,10 +8,10 @@ use clap::builder::PossibleValue;
 use midair_output::WriteError;
 use midair_output::files::FileSet;
 
-use crate::{help, midair, rocprofv3};
+use crate::{help, midair, rocpd, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 19] = [
+pub const PAGES: [&str; 24] = [
     "midair",
     "midair-attach",
     "midair-flame",
@@ -31,6 +31,11 @@ pub const PAGES: [&str; 19] = [
     "rocprof-compute-profile",
     "rocprof-compute-live",
     "rocprof-compute-analyze",
+    "rocpd",
+    "rocpd-convert",
+    "rocpd-query",
+    "rocpd-summary",
+    "rocpd-merge",
 ];
 
 /// The words that name a page: its name, or the command's.
@@ -60,9 +65,16 @@ pub fn page(name: &str) -> io::Result<Vec<u8>> {
         "rocprofv3" => rocprofv3::command(),
         "midair" => midair::command(),
         "rocprof-compute" => midair_compute::command::command(),
-        _ if name.starts_with("rocprof-compute-") => {
-            let subcommand = name.strip_prefix("rocprof-compute-").ok_or_else(unknown)?;
-            let mut command = midair_compute::command::command();
+        "rocpd" => rocpd::command(),
+        _ if name.starts_with("rocp") => {
+            let (program, mut command) = match name.strip_prefix("rocprof-compute-") {
+                Some(_) => ("rocprof-compute", midair_compute::command::command()),
+                None => ("rocpd", rocpd::command()),
+            };
+            let subcommand = name
+                .strip_prefix(program)
+                .and_then(|it| it.strip_prefix('-'));
+            let subcommand = subcommand.ok_or_else(unknown)?;
             // Options of the program also belong to the subcommand.
             command.build();
             let command = command
@@ -70,7 +82,7 @@ pub fn page(name: &str) -> io::Result<Vec<u8>> {
                 .ok_or_else(unknown)?
                 .clone();
             command
-                .bin_name(format!("rocprof-compute {subcommand}"))
+                .bin_name(format!("{program} {subcommand}"))
                 .display_name(name.to_owned())
         }
         _ => {

@@ -25,12 +25,9 @@ use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
 use crate::{
-    counters, demo, doctor, flame, fleet, help, man, metrics, ps, rocprofv3, show, top, version,
-    why, words,
+    counters, demo, doctor, flame, fleet, help, man, metrics, ps, rocpd, rocprofv3, show, top,
+    version, why, words,
 };
-
-/// Subcommands that are known but not built yet, with what they will do.
-const PLANNED: &[(&str, &str)] = &[("convert", "Convert results to another format")];
 
 fn pid_argument() -> Arg {
     Arg::new("PID")
@@ -106,7 +103,7 @@ pub fn command() -> Command {
             "Process to attach to: its PID, or the name of the one GPU process that has it; or --tree, --all, --name",
         ))
         .arg(pid_option());
-    let commands = Command::new("midair")
+    Command::new("midair")
         .about("Attach a GPU profiler to a running process")
         .version(version::midair())
         .subcommand_required(true)
@@ -127,6 +124,7 @@ pub fn command() -> Command {
             .arg(pid_option()),
         )
         .subcommand(show::command())
+        .subcommand(rocpd::convert_command())
         .subcommand(counters::command())
         .subcommand(metrics::command())
         .subcommand(demo::command())
@@ -157,7 +155,7 @@ pub fn command() -> Command {
                     Arg::new("command")
                         .long("command")
                         .value_name("NAME")
-                        .value_parser(["midair", "rocprofv3", "rocprof-compute"])
+                        .value_parser(["midair", "rocprofv3", "rocprof-compute", "rocpd"])
                         .default_value("midair")
                         .help("Print completions for this command"),
                 ),
@@ -177,21 +175,7 @@ pub fn command() -> Command {
                         .value_parser(clap::value_parser!(PathBuf))
                         .help("Write every page to this directory"),
                 ),
-        );
-    PLANNED.iter().fold(commands, |commands, (name, about)| {
-        let any = Arg::new("any")
-            .num_args(0..)
-            .allow_hyphen_values(true)
-            .trailing_var_arg(true)
-            .hide(true);
-        commands.subcommand(
-            Command::new(*name)
-                .about(format!("[not built yet] {about}"))
-                .disable_help_flag(true)
-                .hide(true)
-                .arg(any),
         )
-    })
 }
 
 /// Runs the command line. Returns the exit code.
@@ -249,11 +233,8 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         }
         Some(("completions", matches)) => completions(matches, report),
         Some(("man", matches)) => print_man(matches, report),
-        Some((name, _)) => Err(Failure::new(
-            Kind::NotBuilt,
-            format!("midair {name} is known but not built yet"),
-        )),
-        None => Err(Failure::new(Kind::Usage, "no command").hint("see --help")),
+        Some(("convert", matches)) => rocpd::converted(matches, report),
+        _ => Err(Failure::new(Kind::Usage, "no command").hint("see --help")),
     }
 }
 
@@ -622,6 +603,7 @@ fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let mut command = match name {
         "rocprofv3" => rocprofv3::command(),
         "rocprof-compute" => midair_compute::command::command(),
+        "rocpd" => rocpd::command(),
         // Whatever follows `compute` belongs to the other program.
         _ => command().mut_subcommand("compute", |_| {
             let compute = midair_compute::command::command();

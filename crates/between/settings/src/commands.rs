@@ -24,6 +24,8 @@ pub struct Row {
 const MIDAIR: &str = "midair";
 const ROCPROFV3: &str = "rocprofv3";
 const COMPUTE: &str = "rocprof-compute";
+const ROCPD: &str = "rocpd";
+const DATABASES: &str = "the databases that `-i` names";
 const NOTHING: &str = "nothing";
 const OF_PROCESSES: &str = "the process: `/proc`, memory, and files that it names beneath its root";
 const HELPERS: &str = "its helpers for counters (AMD's packets, NVIDIA's samples)";
@@ -123,7 +125,7 @@ pub const COMMANDS: &[Row] = &[
     ),
     other(MIDAIR, "completions", NOTHING, NOTHING, NOTHING),
     other(MIDAIR, "man", NOTHING, "pages below `--directory`", NOTHING),
-    other(MIDAIR, "convert", NOTHING, NOTHING, NOTHING),
+    other(MIDAIR, "convert", DATABASES, "as `rocpd convert`", NOTHING),
     Row {
         program: ROCPROFV3,
         name: "--pid PID",
@@ -160,6 +162,23 @@ pub const COMMANDS: &[Row] = &[
         "the files that options name (html, txt, csv, db)",
         NOTHING,
     ),
+    other(
+        ROCPD,
+        "convert",
+        DATABASES,
+        "results below `-d`; records in a file without a name in `TMPDIR`",
+        NOTHING,
+    ),
+    other(
+        ROCPD,
+        "query",
+        "the databases that `-i` names; `--script`",
+        "the answer below `-d`",
+        NOTHING,
+    ),
+    other(ROCPD, "summary", DATABASES, "tables below `-d`", NOTHING),
+    other(ROCPD, "merge", DATABASES, "a database below `-d`", NOTHING),
+    other(ROCPD, "package", NOTHING, NOTHING, NOTHING),
 ];
 
 /// Whether the command that these words ask for reads or enters other processes. `words` starts with
@@ -169,7 +188,7 @@ pub fn attaches(program: &str, words: &[OsString]) -> bool {
     let mut words = words.iter().skip(1);
     match program {
         // The other two have commands of their own, of which none attaches by itself.
-        COMPUTE => false,
+        COMPUTE | ROCPD => false,
         ROCPROFV3 => words
             .take_while(|word| *word != "--")
             .any(|word| is_pid(word)),
@@ -250,6 +269,7 @@ mod tests {
                 "rocprof-compute profile --attach-pid 5",
                 false,
             ),
+            ("rocpd", "rocpd query -p 5", false),
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             assert_eq!(attaches(program, &words), wanted, "{line}");

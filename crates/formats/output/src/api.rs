@@ -144,6 +144,34 @@ impl Names {
         Cow::Owned(format!("{}_OPERATION_{operation}", self.kind(kind)))
     }
 
+    /// Returns the record kind with this name.
+    pub fn kind_of(&self, name: &str) -> Option<u8> {
+        let mut kinds = midair_domain::built().map(|domain| domain.kind);
+        kinds.find(|kind| self.kind(*kind) == name)
+    }
+
+    /// Returns the number of the operation with this name. A name that is new (of a runtime newer than
+    /// our tables) gets the next number. None: the kind has no operations.
+    pub fn operation_of(&mut self, kind: u8, name: &str) -> Option<u32> {
+        let nameless = format!("{}_OPERATION_", self.kind(kind));
+        let number = usize::from(midair_domain::domain(kind)?.number?);
+        let mut all = self.buffer.iter_mut().chain(&mut self.newer);
+        let known = match all.nth(number) {
+            Some(known) => known,
+            None => self.cuda.get_mut(number.checked_sub(cuda::FIRST_KIND)?)?,
+        };
+        let place = known.operations.iter().position(|known| known == name);
+        let place = place.filter(|_| !name.is_empty());
+        if let Some(number) = name.strip_prefix(&nameless) {
+            return number.parse().ok();
+        }
+        let place = place.unwrap_or_else(|| {
+            known.operations.push(Cow::Owned(name.to_owned()));
+            known.operations.len() - 1
+        });
+        u32::try_from(place).ok()
+    }
+
     /// Returns the name of a marker. Markers of some kinds (mark, thread range, process range) are
     /// named by their message, all others by their function.
     pub fn marker<'a>(&'a self, marker: &Marker, message: &'a [u8]) -> Cow<'a, str> {

@@ -77,6 +77,77 @@ fn print_struct(out: &mut String, fields: &[Field], bytes: &[u8]) {
     out.push('}');
 }
 
+/// Returns the words of a call's arguments, whose texts were made by [`each`]. A text that is no value
+/// of its parameter becomes zeros; the second number counts these. AMD's tool prints the text behind
+/// `char *`, which no word has.
+pub fn words_of<'t>(
+    parameters: &[Parameter],
+    texts: impl IntoIterator<Item = &'t str>,
+) -> (Vec<u8>, u64) {
+    let (mut words, mut unknown) = (Vec::new(), 0);
+    for (parameter, text) in parameters.iter().zip(texts) {
+        let from = words.len();
+        words.resize(from + parameter.shape.words() * 8, 0);
+        let place = words.get_mut(from..).unwrap_or_default();
+        if !matches!(scan(&parameter.shape, text, false, place), Some("")) {
+            place.fill(0);
+            unknown += 1;
+        }
+    }
+    (words, unknown)
+}
+
+/// Reads a value into its bytes, and returns what follows its text. A value in a struct ends before a
+/// comma or a brace.
+fn scan<'t>(shape: &Shape, text: &'t str, inside: bool, bytes: &mut [u8]) -> Option<&'t str> {
+    if let Shape::Struct(fields) = shape {
+        let mut rest = text.strip_prefix('{')?;
+        for (n, field) in fields.iter().rev().enumerate() {
+            if n > 0 {
+                rest = rest.strip_prefix(", ")?;
+            }
+            rest = rest.strip_prefix(field.name.as_ref())?.strip_prefix('=')?;
+            let place = bytes.get_mut(field.offset as usize..)?;
+            rest = scan(&field.shape, rest, true, place)?;
+        }
+        return rest.strip_prefix('}');
+    }
+    let end = match inside {
+        true => text.find([',', '}'])?,
+        false => text.len(),
+    };
+    let (text, rest) = text.split_at_checked(end)?;
+    let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let word = match shape {
+        Shape::Pointer if text == "(null)" => 0,
+        Shape::Pointer => hex(text)?,
+        Shape::Signed(_) => text.parse::<i64>().ok()? as u64,
+        Shape::Unsigned(_) => text.parse().ok()?,
+        Shape::Float(4) => u64::from(text.parse::<f32>().ok()?.to_bits()),
+        Shape::Float(_) => text.parse::<f64>().ok()?.to_bits(),
+        Shape::Enum { prefix, values } => {
+            let known = values.iter().find(|(_, name)| name == text);
+            let value = known.map(|(value, _)| *value).or_else(|| {
+                let number = text.strip_prefix(prefix.as_ref())?;
+                number.strip_prefix("_UNKNOWN=")?.parse().ok()
+            });
+            value? as u64
+        }
+        Shape::Bytes(size) => {
+            let digits = text.strip_prefix("0x")?;
+            for (at, byte) in bytes.iter_mut().take(*size as usize).enumerate() {
+                *byte = u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok()?;
+            }
+            return Some(rest);
+        }
+        Shape::Struct(_) => return None,
+    };
+    let size = usize::try_from(shape.size()).ok()?.min(8);
+    let place = bytes.get_mut(..size)?;
+    place.copy_from_slice(word.to_le_bytes().get(..size)?);
+    Some(rest)
+}
+
 /// Returns the first `size` bytes as a number. Missing bytes count as zero.
 fn unsigned(bytes: &[u8], size: u8) -> u64 {
     // Nearly always the words are whole.
@@ -161,6 +232,54 @@ mod tests {
         ] {
             assert_eq!(text(&shape, &words), wanted, "{shape:?}");
         }
+    }
+
+    #[test]
+    fn words_are_read_back_from_their_texts() {
+        let fields = [("x", 0), ("y", 4)].map(|(name, offset)| Field {
+            name: name.into(),
+            offset,
+            shape: Shape::Unsigned(4),
+        });
+        let kind = Shape::Enum {
+            prefix: "hipMemcpy".into(),
+            values: vec![(1, "HostToDevice".into())],
+        };
+        let outer = vec![Field {
+            name: "size".into(),
+            offset: 0,
+            shape: Shape::Struct(fields.to_vec()),
+        }];
+        for (shape, words) in [
+            (Shape::Pointer, vec![0x1100e00000]),
+            (Shape::Pointer, vec![0]),
+            (Shape::Signed(4), vec![0xffff_ffff]),
+            (Shape::Signed(8), vec![u64::MAX]),
+            (Shape::Unsigned(8), vec![u64::MAX]),
+            (Shape::Float(4), vec![u64::from(1.5_f32.to_bits())]),
+            (Shape::Float(8), vec![0.1_f64.to_bits()]),
+            (kind.clone(), vec![1]),
+            (kind, vec![77]),
+            (Shape::Struct(fields.to_vec()), vec![256 | 2 << 32]),
+            (Shape::Struct(outer), vec![256 | 2 << 32]),
+            (Shape::Bytes(10), vec![0x0102, 3]),
+        ] {
+            let printed = text(&shape, &words);
+            let parameter = Parameter {
+                type_name: "".into(),
+                name: "".into(),
+                shape: shape.clone(),
+            };
+            let wanted: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let found = words_of(&[parameter], [printed.as_str()]);
+            assert_eq!(found, (wanted, 0), "{shape:?}");
+        }
+        let name = Parameter {
+            type_name: "PKc".into(),
+            name: "name".into(),
+            shape: Shape::Pointer,
+        };
+        assert_eq!(words_of(&[name], ["vadd"]), (vec![0; 8], 1));
     }
 
     #[test]

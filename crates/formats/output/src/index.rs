@@ -586,6 +586,11 @@ impl Index {
         }
     }
 
+    /// Numbers streams whose handles are their numbers.
+    pub(crate) fn number_streams(&mut self, count: u64) {
+        (1..=count.min(MOST_STREAMS as u64)).for_each(|number| self.add_stream(number));
+    }
+
     /// Returns the raw handle of the stream with this number.
     pub(crate) fn stream_handle(&self, number: u64) -> Option<u64> {
         let position = usize::try_from(number.checked_sub(1)?).ok()?;

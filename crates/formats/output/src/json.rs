@@ -10,6 +10,7 @@
 //!
 //! Decisions: FMT-015, FMT-016 (`docs/deviations/formats.md`).
 
+mod agent_read;
 mod agents;
 mod calls;
 pub(crate) mod counters;
@@ -36,6 +37,7 @@ use crate::limits;
 use crate::progress::{self, Walked};
 use crate::record_file::WalkError;
 use crate::sink::{Opened, Sink, Writer};
+pub use agent_read::agent_of_json;
 use calls::Calls;
 use emit::{Emit, follows};
 use midair_domain::{KindSet, sets};

@@ -72,6 +72,7 @@ pub mod threads;
 pub use activity::{Activity, Shares, is_wait};
 pub use apart::told_apart;
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
+pub use arguments::words_of;
 pub use choice::KernelFilter;
 pub use code::{CodeLine, NO_STACK, frame as frame_name};
 pub use counted_so_far::write_counted_so_far;
@@ -84,6 +85,7 @@ pub use files::WriteError;
 pub use frame_names::{Part, is_module_call};
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
 pub use index::{Cuda, Function, Index, Mapped, Object, Snapshot, Stacks, Stat, Symbol};
+pub use json::agent_of_json;
 pub use midair_demangle::{demangle as demangled, demangle_host, shortened as short_names};
 pub use model::{Attach, Plan, Trace};
 pub use options::{
@@ -141,6 +143,12 @@ pub const MOST_TOGETHER: usize = 400;
 /// known yet.
 pub fn check(plan: &Plan) -> Result<(), WriteError> {
     files::probe(&plan.directory, &plan.prefix)
+}
+
+/// Returns everything that a reader of a trace should know, a sentence each: the trace's own notes, and
+/// the sentences that its records give rise to.
+pub fn notes(trace: &Trace, names: &Names, plan: &Plan) -> Vec<String> {
+    Job::new(trace, names, plan).notes()
 }
 
 /// Returns the tables of the plan's summaries and the console for them, where they go to a console.

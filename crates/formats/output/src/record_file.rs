@@ -155,6 +155,13 @@ impl RecordWriter {
         }
     }
 
+    /// Numbers this many streams before the first record: the handle of each is its number.
+    #[must_use]
+    pub fn with_streams(mut self, count: u64) -> RecordWriter {
+        self.index.number_streams(count);
+        self
+    }
+
     /// Makes the writer's index ignore what devices did before this time.
     #[must_use]
     pub(crate) fn since(mut self, time: u64) -> RecordWriter {

@@ -10,7 +10,7 @@ const AGENT_SIZE: u32 = 312;
 
 /// Bits of `HSA_CAPABILITY`: name, first bit, bits (source: the golden json's keys; the widths of
 /// hsakmttypes.h).
-const CAPABILITY: &[(&str, u32, u32)] = &[
+pub(super) const CAPABILITY: &[(&str, u32, u32)] = &[
     ("HotPluggable", 0, 1),
     ("HSAMMUPresent", 1, 1),
     ("SharedWithGraphics", 2, 1),
@@ -35,21 +35,22 @@ const CAPABILITY: &[(&str, u32, u32)] = &[
     ("CoherentHostAccess", 28, 1),
     ("DebugSupportedFirmware", 29, 1),
 ];
-const ENGINE_VERSION: &[(&str, u32, u32)] = &[("uCodeSDMA", 0, 10), ("uCodeRes", 10, 10)];
-const ENGINE_ID: &[(&str, u32, u32)] = &[
+pub(super) const ENGINE_VERSION: &[(&str, u32, u32)] =
+    &[("uCodeSDMA", 0, 10), ("uCodeRes", 10, 10)];
+pub(super) const ENGINE_ID: &[(&str, u32, u32)] = &[
     ("uCode", 0, 10),
     ("Major", 10, 6),
     ("Minor", 16, 8),
     ("Stepping", 24, 8),
 ];
-const MEMORY: &[(&str, u32, u32)] = &[("HotPluggable", 0, 1), ("NonVolatile", 1, 1)];
-const CACHE: &[(&str, u32, u32)] = &[
+pub(super) const MEMORY: &[(&str, u32, u32)] = &[("HotPluggable", 0, 1), ("NonVolatile", 1, 1)];
+pub(super) const CACHE: &[(&str, u32, u32)] = &[
     ("Data", 0, 1),
     ("Instruction", 1, 1),
     ("CPU", 2, 1),
     ("HSACU", 3, 1),
 ];
-const LINK: &[(&str, u32, u32)] = &[
+pub(super) const LINK: &[(&str, u32, u32)] = &[
     ("Override", 0, 1),
     ("NonCoherent", 1, 1),
     ("NoAtomics32bit", 2, 1),

@@ -44,7 +44,7 @@ impl<'c, 'j> Info<'c, 'j> {
             job,
             nid: whole(process.node.id()),
             pid: i64::from(process.pid),
-            thread: database.ensure("info_thread", "id, nid, ppid, pid, tid")?,
+            thread: database.ensure("info_thread", "id, nid, ppid, pid, tid, name")?,
             agent: database.ensure(
                 "info_agent",
                 "id, nid, pid, type, absolute_index, logical_index, type_index, uuid, name, model_name, vendor_name, product_name, user_name, extdata",
@@ -229,9 +229,10 @@ impl<'c, 'j> Info<'c, 'j> {
     /// Returns the id of a thread, which is its tid.
     pub(super) fn thread(&mut self, tid: u32) -> Step<i64> {
         if self.threads.first(tid) {
-            let ppid = self.job.trace.process.ppid;
-            self.thread
-                .execute(params![tid, self.nid, ppid, self.pid, tid])?;
+            let process = &self.job.trace.process;
+            let name = process.threads.get(&tid).map(|name| text(name));
+            let row = params![tid, self.nid, process.ppid, self.pid, tid, name];
+            self.thread.execute(row)?;
         }
         Ok(i64::from(tid))
     }

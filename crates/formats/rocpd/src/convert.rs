@@ -1,0 +1,40 @@
+//! `rocpd convert`: the records of databases, by the writers of an attach.
+
+use crate::window::Window;
+use crate::{Input, read};
+use midair_failure::{Failure, Kind};
+use midair_output::{Names, Plan, write_together};
+use std::path::PathBuf;
+
+/// What a conversion wrote.
+#[derive(Debug)]
+pub struct Converted {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// What the databases have that the files lack, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Writes the records of all databases in the formats of the plan, as one result.
+///
+/// # Errors
+/// When a database cannot be read, is of a kind whose records cannot be made, or a file cannot be
+/// written.
+pub fn convert(input: &Input, plan: &Plan, window: Option<Window>) -> Result<Converted, Failure> {
+    let mut names = Names::amd();
+    let mut notes = Vec::new();
+    let mut traces = Vec::new();
+    for part in &input.parts {
+        let (trace, left) = read::trace(input, part, &mut names, window)?;
+        traces.push(trace);
+        for note in left {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    read::notes::settle(&mut traces, &names, plan);
+    let files = write_together(&traces, &names, plan)
+        .map_err(|error| Failure::new(Kind::Output, error.to_string()))?;
+    Ok(Converted { files, notes })
+}

@@ -1,0 +1,124 @@
+//! Records made of a session's rows, in the order in which midair wrote them.
+//!
+//! An event has a number, and numbers grow in that order, so the tables are read side by side by the
+//! numbers of their events. What records refer to comes first. A database lacks some of what an
+//! attach records: when the doorbell rang for a dispatch, and what a call returned. These are 0.
+
+mod describe;
+pub(crate) mod notes;
+mod rows;
+
+use crate::input::{Input, Part};
+use crate::unreadable;
+use crate::window::Window;
+use describe::Described;
+use midair_failure::{Failure, Kind, plain};
+use midair_output::{Names, RecordWriter, Trace};
+use rusqlite::Connection;
+use std::collections::BTreeMap;
+
+/// Why reading stopped: the database, or the place for the records.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// The database could not be read.
+    Read(rusqlite::Error),
+    /// The records could not be kept.
+    Keep(std::io::Error),
+}
+
+impl From<rusqlite::Error> for Stopped {
+    fn from(error: rusqlite::Error) -> Self {
+        Stopped::Read(error)
+    }
+}
+
+impl From<std::io::Error> for Stopped {
+    fn from(error: std::io::Error) -> Self {
+        Stopped::Keep(error)
+    }
+}
+
+/// A session that is read.
+pub(crate) struct Session<'s> {
+    pub(crate) connection: &'s Connection,
+    pub(crate) part: &'s Part,
+    pub(crate) names: &'s mut Names,
+    /// What becomes no record: how many rows of each kind.
+    pub(crate) left: BTreeMap<String, u64>,
+}
+
+impl Session<'_> {
+    /// Counts a row that becomes no record.
+    pub(crate) fn leave(&mut self, what: &str) {
+        *self.left.entry(what.to_owned()).or_default() += 1;
+    }
+
+    /// Whether the session has a table with rows.
+    pub(crate) fn has(&self, table: &str) -> rusqlite::Result<bool> {
+        if self.part.columns(self.connection, table)?.is_empty() {
+            return Ok(false);
+        }
+        let question = format!("SELECT 1 FROM {} LIMIT 1", self.part.table(table));
+        self.connection.prepare(&question)?.exists([])
+    }
+}
+
+/// Reads a session. Returns also what it has that is not in the trace, in sentences.
+///
+/// # Errors
+/// When the database cannot be read, or is of a CUDA process.
+pub(crate) fn trace(
+    input: &Input,
+    part: &Part,
+    names: &mut Names,
+    window: Option<Window>,
+) -> Result<(Trace, Vec<String>), Failure> {
+    let mut session = Session {
+        connection: &input.connection,
+        part,
+        names,
+        left: BTreeMap::new(),
+    };
+    let read = |session: &mut Session<'_>| -> Result<Option<Trace>, Stopped> {
+        if describe::is_cuda(session)? {
+            return Ok(None);
+        }
+        let described = Described::read(session)?;
+        let writer = RecordWriter::create_in(&std::env::temp_dir())?;
+        let mut writer = writer.with_streams(described.streams);
+        for record in &described.records {
+            writer.append(record)?;
+        }
+        rows::read(session, &described, window, &mut writer)?;
+        Ok(Some(described.into_trace(writer.finish()?)))
+    };
+    let found = read(&mut session).map_err(|stopped| match stopped {
+        Stopped::Read(error) => unreadable(&part.path, error),
+        Stopped::Keep(error) => Failure::new(
+            Kind::Output,
+            format!(
+                "cannot keep records in {}: {error}",
+                std::env::temp_dir().display()
+            ),
+        )
+        .hint("set TMPDIR to a directory with more space"),
+    })?;
+    let Some(trace) = found else {
+        let path = part.path.display();
+        return Err(Failure::new(
+            Kind::NotBuilt,
+            format!("cannot convert {path}: it is the recording of a CUDA process"),
+        )
+        .hint(
+            "record in that format: midair attach PID -f FORMAT; query, summary and merge work",
+        ));
+    };
+    let left = session.left.iter().map(|(what, count)| {
+        let rows = plain::counted(*count, "row", "rows");
+        format!(
+            "{rows} of {what} in {} are not converted",
+            part.path.display()
+        )
+    });
+    Ok((trace, left.collect()))
+}

@@ -1,0 +1,165 @@
+//! Conversions equal what the writers write without a database between.
+
+use crate::common::{database, of_amd, plan, session};
+use midair_output::{Format, Names, write, write_together};
+use midair_rocpd::{Bound, Input, Window, convert};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Returns the files below a directory.
+fn files(directory: &Path) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).unwrap();
+            let name = path.strip_prefix(directory).unwrap().display().to_string();
+            all.insert(name, String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+    all
+}
+
+/// Panics with the first line or piece that differs.
+fn compare(ours: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>) {
+    let names = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(ours), names(wanted));
+    for (name, text) in wanted {
+        let found = &ours[name];
+        if found == text {
+            continue;
+        }
+        let split = |text: &str| -> Vec<String> {
+            text.split_inclusive(['\n', ',', '{'])
+                .map(str::to_owned)
+                .collect()
+        };
+        let (found, text) = (split(found), split(text));
+        let at = found.iter().zip(&text).position(|(a, b)| a != b);
+        let at = at.unwrap_or(found.len().min(text.len()));
+        let around = |all: &[String]| all[at.saturating_sub(6)..(at + 4).min(all.len())].concat();
+        panic!(
+            "{name}: found {:?}, wanted {:?}",
+            around(&found),
+            around(&text)
+        );
+    }
+}
+
+#[test]
+fn formats_are_those_of_the_direct_writers() {
+    let dir = tempfile::tempdir().unwrap();
+    let formats = [
+        Format::Csv,
+        Format::Json,
+        Format::Pftrace,
+        Format::Otf2,
+        Format::Kineto,
+        Format::Html,
+    ];
+    let (direct, ours) = (dir.path().join("direct"), dir.path().join("direct"));
+    let trace = session(4242);
+    let names = Names::amd();
+    write(&trace, &names, &plan(&direct, &formats)).unwrap();
+    let wanted = files(&direct);
+    assert!(wanted.len() > 12, "{:?}", wanted.keys());
+    let input = Input::open(&[database(dir.path(), &trace)]).unwrap();
+    std::fs::remove_dir_all(&direct).unwrap();
+    // The same directory, since json has its name.
+    let converted = convert(&input, &plan(&ours, &formats), None).unwrap();
+    assert_eq!(converted.notes, [""; 0]);
+    compare(&files(&ours), &wanted);
+}
+
+#[test]
+fn several_databases_become_one_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let traces = [session(4242), session(5000)];
+    let out = dir.path().join("out");
+    write_together(&traces, &Names::amd(), &plan(&out, &[Format::Csv])).unwrap();
+    let wanted = files(&out);
+    std::fs::remove_dir_all(&out).unwrap();
+    let of = |name: &str, trace| {
+        let directory = dir.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        database(&directory, trace)
+    };
+    let paths = [of("a", &traces[0]), of("b", &traces[1])];
+    let input = Input::open(&paths).unwrap();
+    convert(&input, &plan(&out, &[Format::Csv]), None).unwrap();
+    compare(&files(&out), &wanted);
+    // One session twice is refused, and so is a file that is none.
+    let twice = Input::open(&[paths[0].clone(), paths[0].clone()]).unwrap_err();
+    assert!(twice.what.contains("the same session"), "{}", twice.what);
+    let other = dir.path().join("other.db");
+    std::fs::write(&other, "no database").unwrap();
+    assert_eq!(Input::open(&[other]).unwrap_err().kind.exit_code(), 40);
+}
+
+#[test]
+fn amds_database_becomes_amds_csv_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../output/tests/golden");
+    let input = Input::open(&[of_amd(dir.path(), "hip724")]).unwrap();
+    let out = dir.path().join("out");
+    let converted = convert(&input, &plan(&out, &[Format::Csv, Format::Json]), None).unwrap();
+    let notes = converted.notes.join("\n");
+    assert!(notes.contains("calls whose arguments are texts"), "{notes}");
+    let lines = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        // AMD's tool sorts calls by their start in csv, and not in the database.
+        lines.sort();
+        lines
+    };
+    for name in [
+        "agent_info",
+        "hip_api_trace",
+        "hsa_api_trace",
+        "kernel_trace",
+        "memory_copy_trace",
+    ] {
+        let file = format!("r_{name}.csv");
+        let wanted = std::fs::read_to_string(golden.join(&file)).unwrap();
+        let ours = std::fs::read_to_string(out.join(&file)).unwrap();
+        assert_eq!(lines(&ours), lines(&wanted), "{name}");
+    }
+}
+
+#[test]
+fn a_window_has_what_is_within_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = Input::open(&[database(dir.path(), &session(4242))]).unwrap();
+    let begin = 1_000_000_000;
+    let dispatches = |start: Bound, end: Bound, inclusive| {
+        let window = Window::of(&input, Some(&start), Some(&end), inclusive).unwrap();
+        let out = dir.path().join("out");
+        convert(&input, &plan(&out, &[Format::Csv]), window).unwrap();
+        let text = std::fs::read_to_string(out.join("r_kernel_trace.csv")).unwrap_or_default();
+        std::fs::remove_dir_all(&out).unwrap();
+        text.lines().skip(1).count()
+    };
+    let (start, end) = (Bound::Time(begin + 10_000), Bound::Time(begin + 21_200));
+    assert_eq!(dispatches(start.clone(), end.clone(), true), 1);
+    assert_eq!(dispatches(start, end, false), 2);
+    // From the start of the second range to the end of the third.
+    let marker = |round: u32| Bound::Marker(format!("round \"{round}\""));
+    assert_eq!(dispatches(marker(1), marker(2), true), 2);
+    assert_eq!(dispatches(Bound::Share(0.0), Bound::Share(1.0), true), 5);
+    let refused = |start, end| {
+        let window = Window::of(&input, Some(&start), Some(&end), true);
+        window.unwrap_err().what
+    };
+    let what = refused(Bound::Share(0.5), Bound::Share(0.1));
+    assert!(what.contains("is before its start"), "{what}");
+    let what = refused(Bound::Time(1), Bound::Time(2));
+    assert!(what.contains("nothing was recorded"), "{what}");
+    let what = refused(marker(9), marker(2));
+    assert!(what.contains("no marker"), "{what}");
+    let what = refused(Bound::Marker("mark".to_owned()), marker(2));
+    assert!(what.contains("more than one"), "{what}");
+}

@@ -1,0 +1,11 @@
+//! rocpd databases of midair and of AMD's tool: converted, queried, summed up and merged.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, too, stop at the first surprise"
+)]
+
+mod common;
+mod convert;
+mod merge;
+mod queries;
