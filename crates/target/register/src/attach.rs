@@ -77,14 +77,6 @@ fn attachable() -> bool {
 /// `settings` is null or an environment buffer. `tool` is null, or a NUL-terminated path or list of
 /// paths. An invalid address is detected without dereferencing it.
 pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
-    let code = begin(settings, tool);
-    if code == Code::Success {
-        crate::activation::activate(crate::activation::ATTACH);
-    }
-    code
-}
-
-fn begin(settings: *const c_char, tool: *const c_char) -> Code {
     let Ok(_held) = lock::take(Which::Operation) else {
         return Code::Deadlock;
     };
@@ -178,6 +170,8 @@ fn start(now: &Last) -> Result<(), Code> {
     if first || other_tool || changed {
         load(sdk, &now.tool, first)?;
     }
+    // Before the tool starts to record, so that a runtime can prepare its first dispatch (AMD-175).
+    crate::activation::activate(crate::activation::ATTACH);
     // SAFETY: the SDK's own function, which takes no arguments.
     match unsafe { attach() } {
         0 => Ok(()),

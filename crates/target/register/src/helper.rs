@@ -61,6 +61,12 @@ fn find() -> Helper {
             helper.initialize = library::function(own(c"rocprofiler_attach_initialize"));
             helper.set_api_table = library::function(own(c"rocprofiler_attach_set_api_table"));
         }
+        // AMD's libraries look these names up among all that is visible. A helper that brings an SDK
+        // along stays hidden: a visible SDK is one in use (AMD-176).
+        let is_helper = helper.set_api_table.is_some() || helper.initialize.is_some();
+        if is_helper && own(c"rocprofiler_set_api_table").is_null() {
+            opened.promote(&path);
+        }
         break;
     }
     // Found or not, the result is final: another search at every registration would delay the

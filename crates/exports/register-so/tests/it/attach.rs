@@ -350,6 +350,23 @@ fn amds_helper_of_each_generation_brings_its_table_and_its_thread() {
         assert_eq!(lines.last().unwrap(), "attach 0");
         assert!(lines.contains(&"listeners 1".to_owned()), "{lines:?}");
 
+        // AMD's libraries find the helper's functions among all visible ones.
+        let name = "symbol:rocprofiler_attach_set_api_table";
+        let lines = home.run(&asked, &[name, "add:hsa", name]);
+        let found: Vec<&String> = lines.iter().filter(|l| l.starts_with("symbol")).collect();
+        assert_eq!(found, ["symbol 0", "symbol 1"]);
+        // It makes no SDK visible that it is linked to.
+        let linked = with_sdk(&["-DATTACH"]);
+        let sdk = linked.path("librocprofiler-sdk.so.1");
+        let with_it = ["-Wl,--no-as-needed", sdk.to_str().unwrap()];
+        let linked = linked.with(
+            "librocprofiler-sdk-attach.so.1",
+            "helper.c",
+            &[defines, &with_it].concat(),
+        );
+        let lines = linked.run(&asked, &["add:hsa", "symbol:rocprofiler_set_api_table"]);
+        assert_eq!(lines.last().unwrap(), "symbol 0", "{lines:?}");
+
         // If the helper is not asked for, it is not loaded. If it is asked for and fails, our own
         // listener exists.
         assert_eq!(

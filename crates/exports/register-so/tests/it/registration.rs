@@ -408,6 +408,22 @@ fn runtimes_of_newer_releases_load_and_are_called_when_a_tool_is_active() {
         both.map(|line| line.replace('1', "2")),
         "{lines:?}"
     );
+    // They can prepare for the first dispatch that the tool records.
+    let place = |start: &str| lines.iter().position(|line| line.starts_with(start));
+    assert!(
+        place("  newer: two active 2") < place("  sdk: attach "),
+        "{lines:?}"
+    );
+    // An attach that the SDK refuses has notified them, and the next one does not again.
+    let words = [
+        "load:libnewer.so",
+        "add:hip",
+        "attach-plain:libtool.so",
+        "attach-plain:libtool.so",
+    ];
+    let lines = home.run(&[("PROBE_ATTACH_FAILS", "1")], &words);
+    assert_eq!(active(&lines).len(), 2, "{lines:?}");
+    assert_eq!(lines.last().unwrap(), "attach 0", "{lines:?}");
 }
 
 #[test]
