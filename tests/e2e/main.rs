@@ -78,6 +78,7 @@ mod regions;
 mod renamed;
 mod rocattach_table;
 mod rocpd;
+mod rocpd_command;
 mod sample_counters;
 mod samples;
 mod screens;
