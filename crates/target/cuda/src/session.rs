@@ -15,7 +15,7 @@ mod tests;
 mod threads;
 mod workers;
 
-use crate::callbacks::Callbacks;
+use crate::callbacks::{Callbacks, Paused};
 use crate::choice::Choice;
 use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
@@ -42,6 +42,7 @@ use others::{another_came, does_not_work, entries, is_alone, refused};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 /// The buffers of this process.
 pub static POOL: Pool = Pool::new();
@@ -67,6 +68,9 @@ const MAX_BATCH_BYTES: usize = 128 * 1024;
 /// How many free buffers are reserved for CUPTI, even if records are lost because the spool is
 /// full.
 const KEEP_FREE: usize = BUFFERS / 4;
+/// How long threads may take to leave CUPTI before its lists are changed. One that loses its processor there for longer
+/// is as likely to meet a change as without midair's pauses.
+const ENTERED_LIMIT: Duration = Duration::from_millis(100);
 
 /// A running session.
 #[derive(Debug)]
@@ -193,7 +197,10 @@ impl Session {
         drop(self.watch.take());
         // CUPTI is first used here.
         let _named = workers::Named::begin();
-        is_alone(&self.cupti, self.finalized)?;
+        self.prepare_for_changes();
+        let callbacks = self.callbacks.take();
+        is_alone(&self.cupti, callbacks.as_ref(), self.finalized)?;
+        self.callbacks = callbacks;
         self.finalized = false;
         // This happens before calls are recorded, since it makes some itself.
         describe(&mut self.drain.sink);
@@ -227,7 +234,10 @@ impl Session {
         let mut last = None;
         self.on_since = 0;
         for wanted in choice.activities() {
-            match cupti.enable(wanted) {
+            let paused = self.pause();
+            let enabled = cupti.enable(wanted);
+            drop(paused);
+            match enabled {
                 Ok(()) => {
                     if self.enabled.is_empty() {
                         // It makes its key at its first use. A thread that ends before the relay is
@@ -270,6 +280,7 @@ impl Session {
             KEEP_LOADED.fetch_or(nvtx.is_cuptis(), SeqCst);
             self.nvtx = Some(nvtx);
         }
+        self.callbacks = None;
         self.flushed_at = now();
         Ok(())
     }
@@ -280,6 +291,7 @@ impl Session {
         let [all, of_first_calls] =
             [false, true].map(|subscribed| entries(&self.cupti, subscribed));
         let held = stacks.is_some().then(|| self.hold_thread_ends());
+        let paused = self.pause();
         if let Some(started) = stacks {
             match Launches::begin(&self.cupti, started, &mut self.drain.sink) {
                 Ok(launches) => self.launches = Some(launches),
@@ -299,6 +311,7 @@ impl Session {
             }
             _ => None,
         };
+        drop(paused);
         if let Some(why) = why_not {
             // CUPTI has called nothing yet.
             self.end_launches(true);
@@ -337,7 +350,34 @@ impl Session {
     /// silenced.
     fn end_launches(&mut self, left: bool) {
         if let Some(launches) = self.launches.take() {
+            let _paused = self.pause();
             launches.end(&self.cupti, left, &mut self.drain.sink);
+        }
+    }
+
+    /// Where CUPTI changes its lists alongside threads, leads the driver's calls through midair, and waits until threads
+    /// have left that entered before.
+    fn prepare_for_changes(&mut self) {
+        self.callbacks = None;
+        self.callbacks = Callbacks::replace_for_changes(&self.cupti);
+        if self.callbacks.is_some() {
+            quiesce::wait(ENTERED_LIMIT);
+        }
+    }
+
+    /// Has threads wait before they enter CUPTI, where the driver's calls lead through midair for that.
+    fn pause(&self) -> Option<Paused> {
+        self.callbacks.as_ref().map(Callbacks::pause)
+    }
+
+    /// The same before one of many changes: pauses again where threads would soon go on.
+    fn stay_paused(&self, paused: Option<Paused>) -> Option<Paused> {
+        match paused {
+            Some(paused) if paused.is_fresh() => Some(paused),
+            other => {
+                drop(other);
+                self.pause()
+            }
         }
     }
 
@@ -388,8 +428,12 @@ impl Session {
             let silent = silent(&SILENT_DRIVER).iter().copied();
             wanted.extend(silent.filter(|call| *call != OWN_CALL).map(LeftOut::Driver));
         }
-        // An older CUPTI may not know a call.
-        wanted.retain(|call| call.switch(&self.cupti, false).is_ok());
+        let mut paused = None;
+        wanted.retain(|call| {
+            paused = self.stay_paused(paused.take());
+            // An older CUPTI may not know a call.
+            call.switch(&self.cupti, false).is_ok()
+        });
         self.left_out = wanted;
     }
 
@@ -403,7 +447,9 @@ impl Session {
     /// happened within 10,000 times on and off in each of five processes. With the calls switched
     /// on first, it did not happen in 300,000 (docs/sources.md#cupti).
     fn take_calls_in(&mut self) {
-        for call in self.left_out.drain(..) {
+        let mut paused = None;
+        for call in std::mem::take(&mut self.left_out) {
+            paused = self.stay_paused(paused);
             // CUPTI took the call when it was switched off.
             let _ = call.switch(&self.cupti, true);
         }
