@@ -180,6 +180,15 @@ fn check(target: &mut Target) -> Result<()> {
         let said = [traced.exit.stdout.join("\n"), traced.exit.stderr.join("\n")].concat();
         assert!(said.contains("CODE"), "{said}");
         assert!(said.contains("launch_lines.py:"), "{said}");
+        // A call that waits by a packet of its own has a stack as well.
+        let cost = said
+            .lines()
+            .find_map(|line| line.strip_prefix("STACKS    "));
+        let calls = cost.and_then(|cost| cost.split_once(" calls at "));
+        assert!(
+            calls.is_some_and(|(calls, _)| calls.parse::<u64>().is_ok_and(|it| it >= count)),
+            "{said}"
+        );
     }
     Ok(())
 }

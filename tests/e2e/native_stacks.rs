@@ -368,6 +368,35 @@ fn check_both(target: &mut Target) -> Result<()> {
     target.send("quit")
 }
 
+/// Each launch has a stack, or is counted as one over the budget. How many are depends on the machine.
+#[test]
+fn launches_over_the_budget_are_counted() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = kit.start("launch_functions", "model.log", &[])?;
+    target.expect("ready")?;
+    let words = [
+        &WORDS[..3],
+        &["--stacks-budget", "1", "--json", "-f", "folded"],
+    ]
+    .concat();
+    let attacher = Attacher::midair(target.target.pid(), &words)?;
+    target.send("small 4000")?;
+    target.expect("small")?;
+    let exit = attacher.detach()?.exit;
+    let document: serde_json::Value = serde_json::from_str(&exit.stdout.join(""))?;
+    let stacks = &document["processes"][0]["stacks"];
+    let number = |name: &str| stacks[name].as_u64().ok_or_else(|| format!("{exit}"));
+    // The program waits by a packet of its own at the end.
+    let all = number("calls")? + number("over_budget")?;
+    assert!((4000..=4001).contains(&all), "{exit}");
+    assert!((20..120).contains(&number("timed_walks")?), "{exit}");
+    assert!(number("mean_walk_ns")? > 0, "{exit}");
+    let notes = document["warnings"].to_string();
+    let says = notes.contains("took their budget (--stacks-budget)");
+    assert_eq!(says, number("over_budget")? > 0, "{exit}");
+    end(target)
+}
+
 fn lines() -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.arg(workspace().join("tests/python/launch_lines.py"));

@@ -117,6 +117,11 @@ const VARIABLES: &[Variable] = &[
         "record the stacks of threads that launch work: python, native, both or off",
     ),
     (
+        "MIDAIR_STACKS_BUDGET",
+        Use::Setting,
+        "how much of a processor native stacks may take, in percent",
+    ),
+    (
         "MIDAIR_STACKS_BY",
         Use::Setting,
         "show stacks by frame, operator, module or kernel",

@@ -30,7 +30,7 @@ pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
 pub use stacks::{
     Code, IS_MODULE, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Module, NATIVE, NO_PYTHON,
-    NO_STACKS, NativeCode, OF_OBJECT, Stack, frames, stacks_of,
+    NO_STACKS, NativeCode, OF_OBJECT, Stack, StackCost, frames, stacks_of,
 };
 
 use plain::Words;

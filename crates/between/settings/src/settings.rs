@@ -87,8 +87,10 @@ pub const KOKKOS_TRACE: &str = "MIDAIR_KOKKOS_TRACE";
 pub const STACKS: &str = "MIDAIR_STACKS";
 /// Which frames of stacks flame graphs have: `frame`, `operator`, `module` or `kernel`.
 pub const STACKS_BY: &str = "MIDAIR_STACKS_BY";
+/// How much of a processor native stacks may take, in percent.
+pub const STACKS_BUDGET: &str = "MIDAIR_STACKS_BUDGET";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 21] = [
+pub const OURS: [&str; 22] = [
     DEVICE_COUNTERS,
     DEVICE_INTERVAL,
     EXCLUSIVE,
@@ -108,6 +110,7 @@ pub const OURS: [&str; 21] = [
     MAX_OVERHEAD,
     SCREEN,
     STACKS,
+    STACKS_BUDGET,
     STACKS_BY,
     STRICT_REATTACH,
 ];

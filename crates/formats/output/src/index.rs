@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, HashMap};
 pub use cuda::Cuda;
 use stacks::Added;
 pub(crate) use stacks::Launches;
-pub use stacks::{Function, Mapped, Stacks, Sum, Work};
+pub use stacks::{Function, Mapped, StackSummary, Stacks, Sum, Work};
 
 /// Kernels and code objects with greater ids are not described, because their arrays in json are as
 /// long as the largest id.

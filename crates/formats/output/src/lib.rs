@@ -84,7 +84,9 @@ pub use difference::Difference;
 pub use files::WriteError;
 pub use frame_names::{Part, is_module_call};
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
-pub use index::{Cuda, Function, Index, Mapped, Object, Snapshot, Stacks, Stat, Symbol};
+pub use index::{
+    Cuda, Function, Index, Mapped, Object, Snapshot, StackSummary, Stacks, Stat, Symbol,
+};
 pub use json::agent_of_json;
 pub use midair_demangle::{demangle as demangled, demangle_host, shortened as short_names};
 pub use model::{Attach, Plan, Trace};

@@ -19,7 +19,7 @@ use crate::api::Names;
 use crate::bursts::{BurstReport, Coverage};
 use crate::counter_report::CounterReport;
 use crate::cuda::devices::{Agents, ordinal};
-use crate::index::Index;
+use crate::index::{Index, StackSummary};
 use crate::model::Trace;
 use crate::options::KernelNames;
 use crate::table::{Of, Section, Style, sections};
@@ -65,6 +65,8 @@ pub struct Head {
     pub untimed: u64,
     /// What it cost.
     pub cost: Cost,
+    /// What the stacks of launches cost the threads that launch.
+    pub stacks: Option<StackSummary>,
     /// GPUs that did something in it.
     pub gpus: Vec<Gpu>,
     /// GPUs of the machine that did nothing in it.
@@ -132,6 +134,7 @@ impl Head {
             lost,
             untimed: index.untimed.values().sum(),
             cost: trace.attach.cost,
+            stacks: index.stacks.summary(),
             idle_gpus: match coverage {
                 Some(_) => 0,
                 None => all.saturating_sub(gpus.len()),

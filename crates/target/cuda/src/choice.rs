@@ -1,7 +1,7 @@
 //! Decides from the settings what is recorded.
 
 use midair_domain::{Domain, KindSet, built, domain, sets};
-use midair_settings::{CUDA_ALL_CALLS, CUDA_HW_TRACE, CUPTI, STACKS, Settings};
+use midair_settings::{CUDA_ALL_CALLS, CUDA_HW_TRACE, CUPTI, STACKS, STACKS_BUDGET, Settings};
 
 /// What a session is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Choice {
             kinds,
             all_calls: settings.is_on(CUDA_ALL_CALLS),
             hw_trace: settings.is_on(CUDA_HW_TRACE),
-            stacks: midair_stacks::Wanted::of(settings.text(STACKS)),
+            stacks: midair_stacks::Wanted::of(settings.text(STACKS), settings.text(STACKS_BUDGET)),
             cupti: settings.text(CUPTI).map(str::to_owned),
         }
     }

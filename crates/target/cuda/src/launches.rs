@@ -182,6 +182,8 @@ impl Launches {
             );
         }
         stop();
+        let (record, words) = midair_stacks::cost().record();
+        sink.put(&record, &words);
         sink.lost(kind::LAUNCH_STACK, LOST.swap(0, Relaxed));
     }
 }

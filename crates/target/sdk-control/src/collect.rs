@@ -40,7 +40,7 @@ use midair_sdk_hot::openmp;
 use midair_sdk_hot::pause;
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers::TABLES;
-use midair_settings::{STACKS, Settings};
+use midair_settings::{STACKS, STACKS_BUDGET, Settings};
 use relay::relay;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -86,7 +86,7 @@ impl Collection {
     /// Starts to take stacks, if the session asks for them. Called between sessions.
     pub fn begin_stacks(&mut self, settings: &Settings) {
         midair_stacks::end();
-        let wanted = midair_stacks::Wanted::of(settings.text(STACKS));
+        let wanted = midair_stacks::Wanted::of(settings.text(STACKS), settings.text(STACKS_BUDGET));
         self.stacks = wanted.map(midair_stacks::begin);
     }
 
@@ -472,6 +472,10 @@ impl Collection {
         probe::session::stop();
         self.next_correlation = probe::session::next_correlation().max(1);
         let outside = probe::quiesce(QUIESCE_LIMIT);
+        if let Some(Ok(_)) = self.stacks {
+            let (record, words) = midair_stacks::cost().record();
+            running.sink.put(kind::STACK, &encode(&record, &words));
+        }
         if let Some(why) = why_never_selected(&running, self.roctx_tap.is_some()) {
             running.sink.put(kind::NOTE, &note(why));
         }

@@ -10,6 +10,7 @@
 //! their pages, when a session starts ([`begin`]).
 
 mod common;
+mod cost;
 mod known;
 #[cfg(target_arch = "x86_64")]
 mod native;
@@ -22,9 +23,10 @@ mod worker;
 
 pub use common::{ModuleRecord, Unavailable};
 use common::{header, mix};
+use cost::{Cost, Instead};
 use known::{Found, Known};
 use midair_record::event::{
-    Code, Header, LaunchStack, MOST_FRAMES, NativeCode, OF_OBJECT, Plain, Stack, kind,
+    Code, Header, LaunchStack, MOST_FRAMES, NativeCode, OF_OBJECT, Plain, Stack, StackCost, kind,
 };
 use native::{Summary, Table};
 use python::{Frame, ModuleCalls, Python};
@@ -44,18 +46,25 @@ pub struct Wanted {
     pub python: bool,
     /// Native frames.
     pub native: bool,
+    /// How much of a processor native frames may take, in percent; 0 for no limit.
+    pub budget: u64,
 }
 
 impl Wanted {
-    /// Returns what a setting asks for; `None` if it asks for no stacks.
-    pub fn of(setting: Option<&str>) -> Option<Wanted> {
+    /// Returns what the settings of stacks and of their budget ask for; `None` if they ask for no stacks.
+    pub fn of(setting: Option<&str>, budget: Option<&str>) -> Option<Wanted> {
         let (python, native) = match setting? {
             "python" => (true, false),
             "native" => (false, true),
             "both" => (true, true),
             _ => return None,
         };
-        Some(Wanted { python, native })
+        let budget = budget.and_then(|percent| percent.parse().ok());
+        Some(Wanted {
+            python,
+            native,
+            budget: budget.unwrap_or(0).min(100),
+        })
     }
 }
 
@@ -67,6 +76,7 @@ struct Session {
     takes_python: AtomicBool,
     /// Functions whose calls are recorded for each object.
     modules: ModuleCalls,
+    cost: Cost,
     /// The table for native frames; null where none are taken.
     native: AtomicPtr<Table>,
     stacks: Known<MOST_STACKS>,
@@ -89,8 +99,17 @@ pub fn is_on() -> bool {
 pub fn take(correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
     // SAFETY: it is null, or the mapping that `begin` has filled, which is never unmapped.
     if let Some(session) = unsafe { ACTIVE.load(Acquire).as_ref() } {
+        let timed = session.cost.start(correlation, cost::now);
         session.take(correlation, store);
+        if let Some(timed) = timed {
+            session.cost.end(&timed, cost::now());
+        }
     }
+}
+
+/// Returns what the stacks of the session have cost, also after its [`end`].
+pub fn cost() -> StackCost {
+    worker::last().map_or_else(StackCost::default, |session| session.cost.so_far())
 }
 
 /// A launch's stack, as far as its frames were only read.
@@ -109,7 +128,20 @@ impl Session {
             frames.is_some()
         });
         // SAFETY: it is null, or a table that is freed only while no thread is in here.
-        let table = unsafe { self.native.load(Acquire).as_ref() };
+        let mut table = unsafe { self.native.load(Acquire).as_ref() };
+        let python_key = python.map(|_| key);
+        if table.is_some() && self.cost.is_over() {
+            let known = match self.cost.instead(python_key) {
+                Instead::Reused(number) => Some(number),
+                Instead::Without => Some(0),
+                Instead::PythonOnly => None,
+            };
+            if let Some(number) = known {
+                store_launch(number, correlation, store);
+                return;
+            }
+            table = None;
+        }
         let native = table.map(|table| (table, table.summary(python.is_some())));
         let native = native.filter(|(_, summary)| summary.count > 0);
         if let Some((_, summary)) = native {
@@ -131,11 +163,10 @@ impl Session {
                 Found::Full => 0,
             },
         };
-        let launch = LaunchStack {
-            header: header::<LaunchStack>(kind::LAUNCH_STACK, number, 0),
-            correlation,
-        };
-        store(kind::LAUNCH_STACK, [launch.bytes(), &[]]);
+        if let (Some(key), Some(_)) = (python_key, native) {
+            self.cost.note(key, number);
+        }
+        store_launch(number, correlation, store);
     }
 
     /// Returns the process's Python, if its frames are taken.
@@ -198,6 +229,14 @@ impl Session {
             [stack.bytes(), tail.get(..len).unwrap_or_default()],
         );
     }
+}
+
+fn store_launch(number: u32, correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
+    let launch = LaunchStack {
+        header: header::<LaunchStack>(kind::LAUNCH_STACK, number, 0),
+        correlation,
+    };
+    store(kind::LAUNCH_STACK, [launch.bytes(), &[]]);
 }
 
 fn describe_native(

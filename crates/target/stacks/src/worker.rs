@@ -176,6 +176,7 @@ pub fn begin(wanted: Wanted) -> Result<Started, Unavailable> {
     session.stacks.clear();
     session.functions.clear();
     session.modules.clear();
+    session.cost.begin(wanted.budget);
     ACTIVE.store(at, Release);
     let mut header = header::<Stack>(kind::STACK, 0, 0);
     header.flags = flags;
@@ -185,6 +186,12 @@ pub fn begin(wanted: Wanted) -> Result<Started, Unavailable> {
         is_cut: 0,
     };
     Ok(Started { on, modules, note })
+}
+
+/// Returns the tables of the last session with stacks.
+pub(crate) fn last() -> Option<&'static Session> {
+    // SAFETY: it is null, or the mapping that `begin` has filled, which is never unmapped.
+    unsafe { MAPPED.load(Acquire).as_ref() }
 }
 
 fn mapped() -> Result<*mut Session, Unavailable> {

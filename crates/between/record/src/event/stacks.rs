@@ -106,6 +106,69 @@ pub const NATIVE: u8 = 1;
 /// See [`NATIVE`].
 pub const NO_PYTHON: u8 = 2;
 
+/// A bit of the `flags` of a [`Stack`] without a number at the end of a session: words follow, which say
+/// what the stacks have cost ([`StackCost`]).
+pub const COST: u8 = 4;
+
+/// What the stacks of a session have cost the threads that launch work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StackCost {
+    /// How many walks were timed: one in 64.
+    pub timed: u64,
+    /// Nanoseconds of these.
+    pub time: u64,
+    /// Launches over the budget that have the stack of an earlier launch at the same Python stack.
+    pub reused: u64,
+    /// Launches over the budget without native frames.
+    pub python_only: u64,
+    /// Launches over the budget without a stack.
+    pub without: u64,
+}
+
+impl StackCost {
+    /// Returns the record, and what follows it.
+    pub fn record(&self) -> (Stack, [u8; 40]) {
+        let words = [
+            self.timed,
+            self.time,
+            self.reused,
+            self.python_only,
+            self.without,
+        ];
+        let mut tail = [0; 40];
+        for (place, word) in tail.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        let header = Header {
+            size: (size_of::<Stack>() + tail.len()) as u16,
+            kind: super::kind::STACK,
+            flags: COST,
+            operation: 0,
+        };
+        let stack = Stack {
+            header,
+            frames: words.len() as u32,
+            is_cut: 0,
+        };
+        (stack, tail)
+    }
+
+    /// Reads it from a stack and what follows it. None where that is a stack.
+    pub fn of(stack: &Stack, tail: &[u8]) -> Option<StackCost> {
+        let is_cost = stack.header.operation == 0 && stack.header.flags & COST != 0;
+        let mut words = tail.as_chunks::<8>().0.iter();
+        let mut word = || words.next().map(|word| u64::from_ne_bytes(*word));
+        let cost = StackCost {
+            timed: word()?,
+            time: word()?,
+            reused: word()?,
+            python_only: word()?,
+            without: word()?,
+        };
+        is_cost.then_some(cost)
+    }
+}
+
 /// Decodes a function, its file's name, and its own.
 pub(super) fn code(body: &[u8]) -> Option<(Code, &[u8], &[u8])> {
     let len = |code: &Code| (code.file_len as usize).saturating_add(code.name_len as usize);

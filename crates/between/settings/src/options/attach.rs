@@ -4,7 +4,7 @@ use super::{
     Category::{self, Attach},
     Front, Opt, Sets, Shape,
 };
-use crate::settings::{CUDA_HW_TRACE, STACKS, STACKS_BY};
+use crate::settings::{CUDA_HW_TRACE, STACKS, STACKS_BUDGET, STACKS_BY};
 
 /// Greatest pid that Linux can hand out (PID_MAX_LIMIT).
 const PID_MAX: u64 = 4 * 1024 * 1024;
@@ -245,6 +245,18 @@ pub(super) const OPTIONS: &[Opt] = &[
         "The stack of each launch of a kernel or a copy: python for the frames of CPython 3.9 to 3.14, native for the functions of \
          C++, Rust and others, both for native frames inside of Python's. The screen then shows the lines or functions that cost the \
          GPU's time, and -f folded writes all stacks for flame graphs.",
+    )
+    .front(Front::Midair),
+    Opt::new(
+        "stacks-budget",
+        Category::Counters,
+        Shape::Number { name: "PERCENT", min: 1, max: 100 },
+        Sets::Words(&[STACKS_BUDGET], ""),
+        "Limit native stacks to this share of a processor in each second (default no limit)",
+    )
+    .more(
+        "When the threads of a process have walked for so long, the launches of the rest of the second have no native frames, or, \
+         with --stacks both, the stack of an earlier launch at the same Python stack. The results say how many.",
     )
     .front(Front::Midair),
     Opt::new(

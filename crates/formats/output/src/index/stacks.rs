@@ -6,9 +6,13 @@ mod launches;
 use super::Stat;
 use crate::frame_names::{self, Part};
 use crate::options::Frames;
+use crate::table::duration;
 use crate::{code, limits};
 use foldhash::fast::RandomState;
-use midair_record::event::{self, Code, Kernel, LaunchStack, Module, NativeCode, Record, Stack};
+use midair_failure::plain::counted;
+use midair_record::event::{
+    self, Code, Kernel, LaunchStack, Module, NativeCode, Record, Stack, StackCost,
+};
 use std::collections::HashMap;
 
 pub(crate) use launches::Launches;
@@ -107,6 +111,54 @@ impl Mapped {
     }
 }
 
+/// What stacks have cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StackSummary {
+    /// Calls with a stack: launches, and calls that wait by a packet of their own.
+    pub calls: u64,
+    /// Different stacks.
+    pub different: u64,
+    /// Walks that were timed.
+    pub timed: u64,
+    /// Their mean time, ns.
+    pub mean: Option<f64>,
+    /// The time of all walks by that, ns.
+    pub total: Option<f64>,
+    /// Launches whose native frames the budget did not allow.
+    pub over_budget: u64,
+}
+
+impl StackSummary {
+    /// Returns it in words.
+    pub(crate) fn words(&self) -> String {
+        let mut words = format!(
+            "{} at {}",
+            counted(self.calls, "call", "calls"),
+            counted(self.different, "stack", "different stacks")
+        );
+        if let (Some(mean), Some(total)) = (self.mean, self.total) {
+            let [mean, total] = [mean, total].map(duration);
+            words.push_str(&format!("; a walk takes {mean}, all together took {total}"));
+        }
+        words
+    }
+
+    /// Returns its numbers with their names. Times are there if walks were timed.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let whole = |time: Option<f64>| time.map(|time| time.round() as u64);
+        let all = [
+            ("calls", Some(self.calls)),
+            ("different", Some(self.different)),
+            ("timed_walks", Some(self.timed)),
+            ("mean_walk_ns", whole(self.mean)),
+            ("total_walk_ns", whole(self.total)),
+            ("over_budget", Some(self.over_budget)),
+        ];
+        all.into_iter()
+            .filter_map(|(name, number)| Some((name, number?)))
+    }
+}
+
 /// What the records say about stacks.
 #[derive(Debug, Clone, Default)]
 pub struct Stacks {
@@ -132,8 +184,10 @@ pub struct Stacks {
     pub is_on: bool,
     /// Launches with a stack.
     pub taken: u64,
-    /// Launches that were made at a stack for which there was no room.
+    /// Launches that were made at a stack for which there was no room, or over the budget.
     pub left_out: u64,
+    /// What the stacks have cost the process, if its side says so.
+    pub cost: Option<StackCost>,
 }
 
 impl Stacks {
@@ -166,16 +220,49 @@ impl Stacks {
             };
             notes.push(format!("no launch has a stack (--stacks): {why}"));
         }
-        if self.left_out > 0 {
+        let cost = self.cost.unwrap_or_default();
+        for (count, what) in [
+            (cost.without, "have no stack"),
+            (cost.python_only, "have no native frames"),
+            (
+                cost.reused,
+                "have the native frames of an earlier launch at the same Python stack",
+            ),
+        ] {
+            if count > 0 {
+                notes.push(format!(
+                    "{count} launches {what}: native stacks took their budget (--stacks-budget)"
+                ));
+            }
+        }
+        let left_out = self.left_out.saturating_sub(cost.without);
+        if left_out > 0 {
             let why = match self.kinds {
                 (_, true) => {
                     "there were too many different stacks, or the threads ran on stacks that the program made itself"
                 }
                 _ => "there were too many different stacks",
             };
-            notes.push(format!("{} launches have no stack: {why}", self.left_out));
+            notes.push(format!("{left_out} launches have no stack: {why}"));
         }
         notes
+    }
+
+    /// Returns what the stacks have cost, if the process's side says so.
+    pub fn summary(&self) -> Option<StackSummary> {
+        let cost = self.cost?;
+        let walks = (self.taken + self.left_out)
+            .saturating_sub(cost.reused)
+            .saturating_sub(cost.without);
+        let mean = (cost.timed > 0).then(|| cost.time as f64 / cost.timed as f64);
+        Some(StackSummary {
+            calls: self.taken,
+            different: self.stacks.len() as u64,
+            timed: cost.timed,
+            mean,
+            total: mean.map(|mean| mean * walks as f64),
+            over_budget: cost.reused + cost.python_only + cost.without,
+        })
     }
 
     /// Returns the frames of a stack, the innermost first, each with its line. None where the
@@ -308,7 +395,9 @@ impl Stacks {
 
     fn add_stack(&mut self, stack: &Stack, frames: &[u8]) {
         self.is_on = true;
-        if stack.header.operation == 0 {
+        if let Some(cost) = StackCost::of(stack, frames) {
+            self.cost = Some(cost);
+        } else if stack.header.operation == 0 {
             self.kinds = event::stacks_of(stack);
         }
         if (1..MOST_NUMBERS).contains(&stack.header.operation) {

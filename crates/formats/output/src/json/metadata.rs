@@ -94,6 +94,14 @@ pub(super) fn midair<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Resu
     out.number("open_at_detach", index.open_at_detach)?;
     out.number("without_traced_caller", index.orphans)?;
     out.number("malformed_bytes", job.trace.records.malformed_bytes())?;
+    if let Some(stacks) = index.stacks.summary() {
+        out.key("stacks")?;
+        out.open_object()?;
+        for (name, number) in stacks.numbers() {
+            out.number(name, number)?;
+        }
+        out.close_object()?;
+    }
     out.texts("notes", &job.notes())?;
     counters::windows(out, job)?;
     memory::runtimes(out, job)?;

@@ -50,6 +50,12 @@ pub(super) fn heading(heads: &[Head], files: &[PathBuf], style: Style) -> String
             lines.wrapped("BURSTS", &format!("{of}{}", coverage.words()));
         }
     }
+    for head in heads.iter().take(MOST_SESSIONS) {
+        if let Some(stacks) = &head.stacks {
+            let of = of_process(heads, head);
+            lines.wrapped("STACKS", &format!("{of}{}", stacks.words()));
+        }
+    }
     if let Some(place) = open::place(files) {
         lines.whole("RESULTS", &place);
     }

@@ -3,7 +3,7 @@
 use super::{Gpu, Head, Screen};
 use crate::index::Stat;
 use crate::table::CODE;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// The version of the document's schema. It is raised when a member is removed or changes its
@@ -67,7 +67,7 @@ pub(crate) fn head(head: &Head) -> Value {
         .lost
         .iter()
         .map(|(what, count)| (what.clone(), json!(count)));
-    json!({
+    let mut all = json!({
         "pid": head.pid,
         "command": head.command,
         "host": head.host,
@@ -83,7 +83,15 @@ pub(crate) fn head(head: &Head) -> Value {
         "cpu_beside_ns": nanoseconds(head.cost.beside),
         "gpus": head.gpus.iter().map(gpu).collect::<Vec<_>>(),
         "gpus_without_work": head.idle_gpus,
-    })
+    });
+    if let Some(stacks) = &head.stacks {
+        let numbers = stacks.numbers();
+        all["stacks"] = numbers
+            .map(|(name, number)| (name.to_owned(), number.into()))
+            .collect::<Map<_, _>>()
+            .into();
+    }
+    all
 }
 
 fn gpu(gpu: &Gpu) -> Value {

@@ -41,6 +41,7 @@ mod recordings;
 mod rocpd;
 mod rocpd_limits;
 mod rocpd_rows;
+mod stack_cost;
 mod stacks;
 mod statistics;
 mod threads;
