@@ -244,24 +244,51 @@ fn check_hip(mut target: LabTarget) -> Result<()> {
     ModelLog::read(&log)?.check()
 }
 
-/// The interpreters that are tried: the system's, and those of pyenv where it is there.
+/// The interpreters of pyenv with these versions, if it is there.
+fn of_pyenv(known: &[&str]) -> Vec<String> {
+    let pyenv = std::fs::read_dir("/root/.pyenv/versions");
+    let all = pyenv.into_iter().flatten().flatten().filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        known.iter().any(|version| name.starts_with(version))
+    });
+    all.map(|entry| entry.path().join("bin/python3").display().to_string())
+        .collect()
+}
+
+/// The interpreters that are tried: the system's, and those of pyenv.
 pub fn pythons() -> Vec<String> {
-    let pyenv = std::fs::read_dir("/root/.pyenv/versions")
-        .into_iter()
-        .flatten();
     let known = ["3.9.", "3.10.", "3.11.", "3.12.", "3.13.", "3.14."];
-    let mut all: Vec<String> = pyenv
-        .flatten()
-        .filter(|entry| {
-            let name = entry.file_name();
-            known
-                .iter()
-                .any(|version| name.to_string_lossy().starts_with(version))
-        })
-        .map(|entry| entry.path().join("bin/python3").display().to_string())
-        .collect();
+    let mut all = of_pyenv(&known);
     all.push("/usr/bin/python3".to_owned());
     all
+}
+
+/// A Python that is too old is named, and the kernels are recorded.
+#[test]
+fn a_python_before_3_9_has_no_stacks() -> Result<()> {
+    for python in of_pyenv(&["3.8."]) {
+        let kit = Kit::new()?;
+        let mut command = Command::new(&python);
+        command
+            .arg(workspace().join("tests/python/launch_lines.py"))
+            .arg(kit.dir().join("libamdhip64.so.7"));
+        let library = kit.dir().display().to_string();
+        let mut target =
+            kit.start_command(command, "model.log", &[("LD_LIBRARY_PATH", &library)])?;
+        target.expect("ready")?;
+        let attacher = Attacher::midair(target.target.pid(), &WORDS)?;
+        target.target.send("work 1")?;
+        target.target.expect("work")?;
+        let traced = attacher.detach()?.code(0)?;
+        assert_eq!(from_csv(&traced)?.1, LAUNCHES);
+        let said = traced.exit.stderr.join("\n");
+        let why = "no stacks are taken (--stacks): the process has a Python before 3.9";
+        assert!(said.contains(why), "{said}");
+        target.target.send("quit")?;
+        target.target.wait(PATIENCE)?.success()?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -55,8 +55,10 @@ pub(crate) fn add(modules: &Modules, threads: &mut [Thread], notes: &mut Vec<Str
             notes.push("no Python stacks: midair supports 3.11 to 3.14".to_owned());
             return;
         }
-        Known::No(Refused::FreeThreaded) => {
-            notes.push("no Python stacks: midair does not support free-threaded builds".to_owned());
+        Known::No(Refused::FreeThreaded(major, minor)) => {
+            notes.push(format!(
+                "no stacks of Python {major}.{minor}t: midair does not support free-threaded builds"
+            ));
             return;
         }
         Known::No(Refused::Nonsense) => {
@@ -318,7 +320,7 @@ mod tests {
             Known::No(refused) => refused,
         };
         memory.set(runtime + 16, 1);
-        assert_eq!(refused(&memory, None), Refused::FreeThreaded);
+        assert_eq!(refused(&memory, None), Refused::FreeThreaded(3, 14));
         memory.set(runtime + 16, 0);
         memory.set(runtime + 8, 0x0310_00f0);
         assert_eq!(refused(&memory, None), Refused::Version(3, 16));

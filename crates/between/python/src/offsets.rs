@@ -95,8 +95,8 @@ pub enum Refused {
     Version(u64, u64),
     /// It does not say its version, as 3.10 and older do not.
     Old,
-    /// It has no global lock, and its structures differ.
-    FreeThreaded,
+    /// It has no global lock, and its structures differ: its version.
+    FreeThreaded(u64, u64),
     /// Its values are impossible.
     Nonsense,
 }
@@ -146,7 +146,8 @@ impl Offsets {
             word.map_or(u64::MAX, |word| u64::from_le_bytes(*word))
         };
         if word(2) != 0 {
-            return Known::No(Refused::FreeThreaded);
+            let (major, minor) = version(word(1));
+            return Known::No(Refused::FreeThreaded(major, minor));
         }
         // The index of the first word of the thread state, the frame, the code object, the bytes
         // object and the string.

@@ -329,7 +329,7 @@ impl Session {
         match midair_stacks::begin(wanted) {
             Ok(started) => Some(started),
             Err(why) => {
-                self.note(why.text().to_owned());
+                self.note(why.text());
                 None
             }
         }

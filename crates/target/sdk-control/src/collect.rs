@@ -106,7 +106,7 @@ impl Collection {
                     running.sink.put(kind::NOTE, &note(text));
                 }
             }
-            Some(Err(why)) => running.sink.put(kind::NOTE, &note(why.text())),
+            Some(Err(why)) => running.sink.put(kind::NOTE, &note(&why.text())),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the parts of this crate share.
 
-use midair_record::event::{Header, Module};
+use midair_record::event::{Header, Module, NO_STACKS};
 use std::ffi::CStr;
 use std::sync::atomic::AtomicBool;
 
@@ -15,10 +15,12 @@ pub(crate) static MISSED: AtomicBool = AtomicBool::new(false);
 pub enum Unavailable {
     /// The process has no Python that exports its symbols.
     NoPython,
-    /// Its Python is not one that can be read.
-    Version,
+    /// Its Python has another version than those that are read; None for one before 3.9.
+    Version(Option<(u64, u64)>),
     /// Its Python has no global lock, and its structures differ.
-    FreeThreaded,
+    FreeThreaded(u64, u64),
+    /// Its Python does not describe itself as known ones do.
+    Layout,
     /// The system gave no memory.
     Memory,
     /// The unwind tables cannot be read.
@@ -31,34 +33,37 @@ pub enum Unavailable {
 
 impl Unavailable {
     /// Returns the reason for the user.
-    pub fn text(self) -> &'static str {
-        match self {
+    pub fn text(self) -> String {
+        let why = match self {
             Unavailable::NoPython => {
-                "no stacks are taken (--stacks): the process has no Python that exports its symbols (--stacks native takes functions of C++ and others)"
+                "the process has no Python that exports its symbols (--stacks native takes functions of C++ and others)"
             }
-            Unavailable::Version => {
-                "no stacks are taken (--stacks): only the stacks of Python 3.9 to 3.14 are read"
+            Unavailable::Version(None) => {
+                "the process has a Python before 3.9; only the stacks of Python 3.9 to 3.14 are read"
             }
-            Unavailable::FreeThreaded => {
-                "no stacks are taken (--stacks): the stacks of a Python without its global lock are not read"
+            Unavailable::Version(Some((major, minor))) => {
+                return format!(
+                    "{NO_STACKS}the process has Python {major}.{minor}; only the stacks of Python 3.9 to 3.14 are read"
+                );
             }
-            Unavailable::Memory => "no stacks are taken (--stacks): no memory is left",
-            Unavailable::Tables => {
-                "no stacks are taken (--stacks): the process may not read its own memory (process_vm_readv)"
+            Unavailable::FreeThreaded(major, minor) => {
+                return format!(
+                    "{NO_STACKS}the process has Python {major}.{minor}t; the stacks of a Python without its global lock are not read"
+                );
             }
-            Unavailable::Library => {
-                "no stacks are taken (--stacks): native stacks need glibc in the process"
-            }
-            Unavailable::Processor => {
-                "no stacks are taken (--stacks): native stacks are built for x86-64 only"
-            }
-        }
+            Unavailable::Layout => "the layout of the process's Python is not known",
+            Unavailable::Memory => "no memory is left",
+            Unavailable::Tables => "the process may not read its own memory (process_vm_readv)",
+            Unavailable::Library => "native stacks need glibc in the process",
+            Unavailable::Processor => "native stacks are built for x86-64 only",
+        };
+        format!("{NO_STACKS}{why}")
     }
 
     /// Returns the same for one of two kinds of stacks, of which the other is taken.
     pub fn partly(self, kind: &str) -> String {
         let text = self.text();
-        let why = text.split_once(": ").map_or(text, |(_, why)| why);
+        let why = text.strip_prefix(NO_STACKS).unwrap_or(&text);
         format!("no {kind} stacks are taken (--stacks): {why}")
     }
 }
@@ -88,14 +93,15 @@ pub(crate) const fn header<T>(kind: u8, operation: u32, tail: usize) -> Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_record::event::NO_STACKS;
 
     #[test]
     fn each_reason_is_known_to_the_attacher_by_its_start() {
         for why in [
             Unavailable::NoPython,
-            Unavailable::Version,
-            Unavailable::FreeThreaded,
+            Unavailable::Version(None),
+            Unavailable::Version(Some((3, 15))),
+            Unavailable::FreeThreaded(3, 14),
+            Unavailable::Layout,
             Unavailable::Memory,
             Unavailable::Tables,
             Unavailable::Library,

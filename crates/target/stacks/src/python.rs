@@ -116,9 +116,14 @@ impl Python {
         };
         let offsets = match Offsets::of(fill, version) {
             Known::Yes(offsets) => offsets,
-            Known::No(Refused::Old) => old().ok_or(Unavailable::Version)?,
-            Known::No(Refused::FreeThreaded) => return Err(Unavailable::FreeThreaded),
-            Known::No(_) => return Err(Unavailable::Version),
+            Known::No(Refused::Old) => old().ok_or(Unavailable::Version(None))?,
+            Known::No(Refused::FreeThreaded(major, minor)) => {
+                return Err(Unavailable::FreeThreaded(major, minor));
+            }
+            Known::No(Refused::Version(major, minor)) => {
+                return Err(Unavailable::Version(Some((major, minor))));
+            }
+            Known::No(Refused::Nonsense) => return Err(Unavailable::Layout),
         };
         // SAFETY: the symbol is this function in every version that has known offsets.
         let state = unsafe {
