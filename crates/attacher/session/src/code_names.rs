@@ -15,6 +15,7 @@ use midair_record::event::{self, Code, Header, IS_MODULE, kind};
 use midair_why::TorchModules;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The most bytes of a module's path and of a function's name in a record.
 const LONGEST_PATH: usize = 1024;
@@ -22,6 +23,9 @@ const LONGEST_NAME: usize = 2800;
 
 /// How often the modules below one are read: a model may get further ones.
 const MOST_TRIES: u32 = 4;
+
+/// How long modules of a session are read. Records wait meanwhile.
+const MOST_READING: Duration = Duration::from_secs(2);
 
 /// The most files that are open at a time. A process launches work from few of its modules.
 const MOST_FILES: usize = 256;
@@ -42,6 +46,8 @@ pub(crate) struct CodeNames {
     paths: HashMap<u64, String>,
     /// How often the modules below one were read.
     roots: HashMap<u64, u32>,
+    /// How long that took.
+    reading: Duration,
     /// How many objects and stacks were looked at.
     seen_objects: (usize, usize),
 }
@@ -87,11 +93,13 @@ impl CodeNames {
 
     /// Reads the paths of PyTorch's modules that are on stacks and have none yet.
     fn look_for_modules(&mut self, pid: Pid, stacks: &Stacks) {
-        let now = (stacks.objects.len(), stacks.described().count());
-        if stacks.objects.is_empty() || now == self.seen_objects {
+        let now = (stacks.objects.len(), stacks.different());
+        let is_late = self.reading >= MOST_READING;
+        if stacks.objects.is_empty() || now == self.seen_objects || is_late {
             return;
         }
         self.seen_objects = now;
+        let started = Instant::now();
         if self.modules.is_none() {
             self.modules = Modules::of(pid).ok();
         }
@@ -118,7 +126,11 @@ impl CodeNames {
                     }
                 }
             }
+            if self.reading + started.elapsed() >= MOST_READING {
+                break;
+            }
         }
+        self.reading += started.elapsed();
     }
 
     /// Returns records that name PyTorch's modules.

@@ -210,6 +210,9 @@ impl Session {
                     Found::Known(function) => function,
                     Found::New(function) => {
                         describe_function(python, function, &frame, store);
+                        if frame.object != 0 {
+                            self.modules.count();
+                        }
                         function
                     }
                     Found::Full => 0,

@@ -35,24 +35,47 @@ pub(crate) struct Frame {
 const MODULE_FILE: &str = "/torch/nn/modules/module.py";
 const MODULE_CALLS: [&str; 2] = ["Module._call_impl", "_call_impl"];
 
-/// Code objects of that function, of which a process has one. All of it is valid when zeroed.
+/// The most modules of a session. A program that makes new ones all the time would otherwise have a stack
+/// of its own for each, and soon no room for others.
+const MOST_MODULES: usize = 1 << 13;
+
+/// Code objects of that function, of which a process has one, from the first place on. All of it is valid
+/// when zeroed.
 #[derive(Debug)]
-pub(crate) struct ModuleCalls([AtomicUsize; 4]);
+pub(crate) struct ModuleCalls {
+    codes: [AtomicUsize; 4],
+    /// How many modules are described.
+    described: AtomicUsize,
+}
 
 impl ModuleCalls {
     /// Removes all.
     pub(crate) fn clear(&self) {
-        self.0.iter().for_each(|place| place.store(0, Relaxed));
+        self.codes.iter().for_each(|place| place.store(0, Relaxed));
+        self.described.store(0, Relaxed);
+    }
+
+    /// Takes note of a module that is described. With too many, calls have no objects any more.
+    pub(crate) fn count(&self) {
+        self.described.fetch_add(1, Relaxed);
     }
 
     fn has(&self, code: usize) -> bool {
-        self.0.iter().any(|known| known.load(Relaxed) == code)
+        let all = self.codes.iter().map(|known| known.load(Relaxed));
+        let mut known = all.take_while(|known| *known != 0);
+        known.any(|known| known == code) && self.described.load(Relaxed) < MOST_MODULES
     }
 
     /// Adds a code object. Returns whether it was missing, and there was room.
     fn add(&self, code: usize) -> bool {
-        let free = |place: &AtomicUsize| place.compare_exchange(0, code, Relaxed, Relaxed).is_ok();
-        !self.has(code) && self.0.iter().any(free)
+        for place in &self.codes {
+            match place.compare_exchange(0, code, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(known) if known == code => return false,
+                Err(_) => {}
+            }
+        }
+        false
     }
 }
 
@@ -383,5 +406,28 @@ impl Python {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_too_many_modules_have_no_objects() {
+        let calls = ModuleCalls {
+            codes: std::array::from_fn(|_| AtomicUsize::new(0)),
+            described: AtomicUsize::new(0),
+        };
+        assert!(!calls.has(0) && !calls.has(64));
+        assert!(calls.add(64) && !calls.add(64) && calls.add(128));
+        assert!(calls.has(64) && calls.has(128) && !calls.has(192));
+        (1..MOST_MODULES).for_each(|_| calls.count());
+        assert!(calls.has(64));
+        calls.count();
+        assert!(!calls.has(64) && !calls.add(64));
+        assert!(calls.add(192) && calls.add(256) && !calls.add(320));
+        calls.clear();
+        assert!(!calls.has(64) && calls.add(64) && calls.has(64));
     }
 }

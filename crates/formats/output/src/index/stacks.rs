@@ -284,6 +284,11 @@ impl Stacks {
             .map(move |(stack, frames)| (*stack, functions(frames)))
     }
 
+    /// Returns how many stacks are described.
+    pub fn different(&self) -> usize {
+        self.stacks.len()
+    }
+
     /// Returns a function by its number.
     pub fn function(&self, number: u32) -> Option<&Function> {
         self.functions.get(&number)
