@@ -6,10 +6,8 @@ mod launches;
 use super::Stat;
 use crate::frame_names::{self, Part};
 use crate::options::Frames;
-use crate::table::duration;
 use crate::{code, limits};
 use foldhash::fast::RandomState;
-use midair_failure::plain::counted;
 use midair_record::event::{
     self, Code, Kernel, LaunchStack, Module, NativeCode, Record, Stack, StackCost,
 };
@@ -129,20 +127,6 @@ pub struct StackSummary {
 }
 
 impl StackSummary {
-    /// Returns it in words.
-    pub(crate) fn words(&self) -> String {
-        let mut words = format!(
-            "{} at {}",
-            counted(self.calls, "call", "calls"),
-            counted(self.different, "stack", "different stacks")
-        );
-        if let (Some(mean), Some(total)) = (self.mean, self.total) {
-            let [mean, total] = [mean, total].map(duration);
-            words.push_str(&format!("; a walk takes {mean}, all together took {total}"));
-        }
-        words
-    }
-
     /// Returns its numbers with their names. Times are there if walks were timed.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let whole = |time: Option<f64>| time.map(|time| time.round() as u64);

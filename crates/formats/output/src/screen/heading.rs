@@ -1,7 +1,9 @@
 //! The lines above the tables.
 
 use super::{Gpu, Head, open};
+use crate::index::StackSummary;
 use crate::table::{Style, duration, fit};
+use midair_failure::plain::counted;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,9 +53,9 @@ pub(super) fn heading(heads: &[Head], files: &[PathBuf], style: Style) -> String
         }
     }
     for head in heads.iter().take(MOST_SESSIONS) {
-        if let Some(stacks) = &head.stacks {
+        if let Some(all) = &head.stacks {
             let of = of_process(heads, head);
-            lines.wrapped("STACKS", &format!("{of}{}", stacks.words()));
+            lines.wrapped("STACKS", &format!("{of}{}", stacks(all)));
         }
     }
     if let Some(place) = open::place(files) {
@@ -166,6 +168,20 @@ fn overhead(heads: &[Head]) -> String {
         true => String::new(),
         false => format!("midair took {}", parts.join(", ")),
     }
+}
+
+/// Returns how many calls have a stack, and what that has cost.
+fn stacks(all: &StackSummary) -> String {
+    let mut words = format!(
+        "{} at {}",
+        counted(all.calls, "call", "calls"),
+        counted(all.different, "stack", "different stacks")
+    );
+    if let (Some(mean), Some(total)) = (all.mean, all.total) {
+        let [mean, total] = [mean, total].map(duration);
+        words.push_str(&format!("; a walk takes {mean}, all together took {total}"));
+    }
+    words
 }
 
 struct Lines {
