@@ -337,3 +337,47 @@ const PYTHON_3_12: Offsets = Offsets {
     ascii_size: 40,
     compact_size: 56,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locals(hex: u64) -> Option<u64> {
+        match Offsets::of(|_| false, Some(hex)) {
+            Known::Yes(offsets) => offsets.locals,
+            Known::No(why) => panic!("{why:?}"),
+        }
+    }
+
+    /// 3.11.0 releases a frame's variables while the frame is still in its thread's list.
+    #[test]
+    fn variables_are_read_where_a_frame_keeps_them() {
+        assert_eq!(locals(0x030b_00f0), None);
+        assert_eq!(locals(0x030b_01f0), Some(72));
+        assert_eq!(locals(0x030c_00f0), Some(72));
+    }
+
+    /// References have tags in 3.14.
+    #[test]
+    fn variables_of_tagged_frames_are_not_read() {
+        let table = |hex: u64, text: usize| {
+            let mut words = [0_u64; TABLE / 8];
+            words[0] = u64::from_le_bytes(*b"xdebugpy");
+            words[1] = hex;
+            // The place of the variables in 3.13 and in 3.14.
+            (words[32], words[35]) = (72, 80);
+            words[text + 3] = 40;
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let fill = move |into: &mut [u8]| {
+                into.copy_from_slice(&bytes[..into.len()]);
+                true
+            };
+            match Offsets::of(fill, None) {
+                Known::Yes(offsets) => offsets.locals,
+                Known::No(why) => panic!("{why:?}"),
+            }
+        };
+        assert_eq!(table(0x030d_00f0, 67), Some(72));
+        assert_eq!(table(0x030e_00f0, 77), None);
+    }
+}
