@@ -235,9 +235,8 @@ impl Stacks {
     /// Returns what the stacks have cost, if the process's side says so.
     pub fn summary(&self) -> Option<StackSummary> {
         let cost = self.cost?;
-        let walks = (self.taken + self.left_out)
-            .saturating_sub(cost.reused)
-            .saturating_sub(cost.without);
+        // Calls over the budget are timed as well.
+        let walks = self.taken + self.left_out;
         let mean = (cost.timed > 0).then(|| cost.time as f64 / cost.timed as f64);
         Some(StackSummary {
             calls: self.taken,
