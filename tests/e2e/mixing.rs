@@ -19,12 +19,12 @@ use std::process::Command;
 
 /// Who made a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Owner {
     Ours,
     /// AMD's register library. The other foreign parts are stand-ins.
     Foreign,
 }
-use Whose::{Foreign, Ours};
+use Owner::{Foreign, Ours};
 
 /// The outcome that is expected of a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ use Outcome::{Hooks, Records, Refused};
 const SDK_REFUSES: u32 = 6;
 
 /// Register library, attaching side, SDK, tool, and the expected outcome.
-type Mixture = (Whose, Whose, Whose, Whose, Outcome);
+type Mixture = (Owner, Owner, Owner, Owner, Outcome);
 
 const MIXTURES: [Mixture; 16] = [
     (Ours, Ours, Ours, Ours, Records),
@@ -76,7 +76,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn lay_out(lab: &'a Lab, register: Whose, sdk: Whose) -> Result<Parts<'a>> {
+    fn lay_out(lab: &'a Lab, register: Owner, sdk: Owner) -> Result<Parts<'a>> {
         let dir = lab.scratch().join("lib");
         let files = lab.scratch().join("files");
         std::fs::create_dir_all(dir.join("rocprofiler-sdk"))?;
@@ -123,7 +123,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns the path of a tool, as the target sees it.
-    fn tool(&self, tool: Whose) -> Result<String> {
+    fn tool(&self, tool: Owner) -> Result<String> {
         self.lab.inside(&self.dir.join(match tool {
             Ours => OUR_TOOL,
             Foreign => "libmixing_tool.so",
@@ -131,9 +131,9 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns the lines that a part has noted.
-    fn notes(&self, whose: &str) -> Result<Vec<String>> {
+    fn notes(&self, owner: &str) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(&self.log)?;
-        let lines = text.lines().filter(|line| line.starts_with(whose));
+        let lines = text.lines().filter(|line| line.starts_with(owner));
         Ok(lines.map(str::to_owned).collect())
     }
 
@@ -155,8 +155,8 @@ impl Attacher {
     fn start(
         parts: &Parts<'_>,
         pid: i32,
-        by: Whose,
-        tool: Whose,
+        by: Owner,
+        tool: Owner,
     ) -> Result<std::result::Result<Attacher, u32>> {
         let settings = |files: String| {
             [
@@ -274,7 +274,7 @@ fn try_out(mixture: &Mixture) -> Result<()> {
     caller.quit()
 }
 
-fn all_of(register: Whose, by: Whose) -> Result<()> {
+fn all_of(register: Owner, by: Owner) -> Result<()> {
     let of = MIXTURES
         .iter()
         .filter(|mixture| (mixture.0, mixture.1) == (register, by));

@@ -272,18 +272,18 @@ fn one_target(
         }
         if let Err(harm) = rig.check(tally, chosen) {
             suffered(tally, harm);
-            method.let_go(rig.pid);
+            method.release(rig.pid);
             return Ok(());
         }
         if matches!(cycle, Cycle::Hung(_)) {
             // The remains of the hanging cycle are left alone: the target is killed next.
-            method.let_go(rig.pid);
+            method.release(rig.pid);
             return Ok(());
         }
     }
     if let Err(harm) = rig.all_go_on() {
         suffered(tally, harm);
-        method.let_go(rig.pid);
+        method.release(rig.pid);
         return Ok(());
     }
     count_residue(kit, &rig, method, tally)?;

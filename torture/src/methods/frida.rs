@@ -74,7 +74,7 @@ impl Method for Frida {
 
     // frida's server may go on tracing the target, which then cannot even be reaped. So the server
     // is ended here, and another one is started later.
-    fn let_go(&mut self, _pid: i32) {
+    fn release(&mut self, _pid: i32) {
         self.server = None;
     }
 }

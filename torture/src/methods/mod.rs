@@ -43,7 +43,7 @@ pub trait Method {
     /// Fails only for a reason on our own side.
     fn cycle(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle>;
     /// Lets go of a target that took harm and is killed next.
-    fn let_go(&mut self, _pid: i32) {}
+    fn release(&mut self, _pid: i32) {}
 }
 
 /// Makes a copy of the probe library that no process has loaded yet.

@@ -95,7 +95,7 @@ pub(crate) fn run_with(
 ) -> u8 {
     let Special { keeping, at } = special;
     // Read here, before the process can be gone.
-    let whose = Whose::of(engine, &job);
+    let owner = Owner::of(engine, &job);
     let signals = match keeping {
         Some(_) => Signals::block_with_marks(),
         None => Signals::block(),
@@ -131,7 +131,7 @@ pub(crate) fn run_with(
     };
     messages.attached(began.elapsed(), until);
     if let Some(entry) = attached.entry() {
-        report_entry(entry, &whose, report);
+        report_entry(entry, &owner, report);
         if entry.cuda {
             messages.cuda(match &job {
                 Job::One(request) => request.pid,
@@ -185,10 +185,10 @@ pub(crate) fn run_with(
     signals.release();
     if let Some(keeping) = keeping {
         let failure = keeping.failure();
-        let code_of = |failure: &Failure| report.failure(&whose.named_in(failure.clone()));
+        let code_of = |failure: &Failure| report.failure(&owner.named_in(failure.clone()));
         if keeping.only_windows {
             return match (ended, failure) {
-                (Some(Ended::Target(end)), None) if code == 0 => target_code(end, &whose, report),
+                (Some(Ended::Target(end)), None) if code == 0 => target_code(end, &owner, report),
                 (_, Some(failure)) => first_failure(code, code_of(&failure)),
                 _ => code,
             };
@@ -207,38 +207,38 @@ pub(crate) fn run_with(
             written
                 .warnings
                 .iter()
-                .for_each(|warning| report.warning(&whose.names(warning)));
+                .for_each(|warning| report.warning(&owner.names(warning)));
             messages.written(&written);
             report.summary(written.summary.as_ref());
             if let Some(failure) = &written.incomplete {
-                let failure = whose.named_in(failure.clone());
+                let failure = owner.named_in(failure.clone());
                 code = first_failure(code, report.failure(&failure));
             }
         }
         Err(failure) => {
-            code = first_failure(code, report.failure(&whose.named_in(failure)));
+            code = first_failure(code, report.failure(&owner.named_in(failure)));
         }
     }
     match ended {
         // A failure that the results have reported is not repeated.
-        Some(Ended::Target(end)) if code == 0 => target_code(end, &whose, report),
+        Some(Ended::Target(end)) if code == 0 => target_code(end, &owner, report),
         _ => code,
     }
 }
 
 /// The process to which messages refer. If a single process was named, each message names it.
-pub(crate) struct Whose(Option<(Pid, String)>);
+pub(crate) struct Owner(Option<(Pid, String)>);
 
-impl Whose {
-    pub(crate) fn of(engine: &dyn Engine, job: &Job) -> Whose {
+impl Owner {
+    pub(crate) fn of(engine: &dyn Engine, job: &Job) -> Owner {
         match job {
-            Job::One(request) => Whose(Some((request.pid, process(engine, request.pid)))),
-            Job::Many(_) => Whose(None),
+            Job::One(request) => Owner(Some((request.pid, process(engine, request.pid)))),
+            Job::Many(_) => Owner(None),
         }
     }
 
-    fn one(pid: Pid, label: &str) -> Whose {
-        Whose(Some((pid, label.to_owned())))
+    fn one(pid: Pid, label: &str) -> Owner {
+        Owner(Some((pid, label.to_owned())))
     }
 
     /// Returns the message, with the process before it unless the message names the process itself.
@@ -269,8 +269,8 @@ fn mentions(text: &str, number: &str) -> bool {
 const REJECTED_SHOWN: usize = 20;
 
 /// Reports how the target was entered, for how long it was stopped, and why the other threads were not used.
-fn report_entry(entry: &Entry, whose: &Whose, report: &Report) {
-    let info = |text: &str| report.info(&whose.names(text));
+fn report_entry(entry: &Entry, owner: &Owner, report: &Report) {
+    let info = |text: &str| report.info(&owner.names(text));
     let stopped = entry.seize + entry.stub + entry.release;
     if stopped.is_zero() {
         info(&format!(
@@ -290,7 +290,7 @@ fn report_entry(entry: &Entry, whose: &Whose, report: &Report) {
     entry
         .warnings
         .iter()
-        .for_each(|text| report.warning(&whose.names(text)));
+        .for_each(|text| report.warning(&owner.names(text)));
     entry.notes.iter().for_each(|text| info(text));
     if entry.unusable_stops > 0 {
         info(&format!(
@@ -319,7 +319,7 @@ pub(crate) fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) 
             } else {
                 report.note(&text);
             }
-            report_entry(entry, &Whose::one(news.pid, &label), report);
+            report_entry(entry, &Owner::one(news.pid, &label), report);
         }
         NoticeKind::Refused(failure) => {
             report.error(&format!(
@@ -362,7 +362,7 @@ pub(crate) fn runs_on(end: End) -> Option<&'static str> {
 
 /// Returns the exit code for a target that ended while attached. Reports the reason where the code
 /// is not 0.
-pub(crate) fn target_code(end: End, whose: &Whose, report: &Report) -> u8 {
+pub(crate) fn target_code(end: End, owner: &Owner, report: &Report) -> u8 {
     let why = match end {
         // The trace is as complete as it can be. The warnings of the results tell the rest.
         End::Exited(_) | End::Yielded | End::Lapsed | End::Full => return 0,
@@ -375,7 +375,7 @@ pub(crate) fn target_code(end: End, whose: &Whose, report: &Report) -> u8 {
             "the process executed another program; the records so far are written".to_owned()
         }
     };
-    report.failure(&whose.named_in(Failure::new(Kind::TargetKilled, why)))
+    report.failure(&owner.named_in(Failure::new(Kind::TargetKilled, why)))
 }
 
 fn wait_for_end(
@@ -505,14 +505,14 @@ mod tests {
     #[test]
     fn each_message_names_its_process_once() {
         let pid = Pid::new(42).expect("a pid");
-        let whose = Whose::one(pid, "process 42 (app)");
+        let owner = Owner::one(pid, "process 42 (app)");
         for (text, wanted) in [
             ("records were lost", "process 42 (app): records were lost"),
             ("process 42 is busy", "process 42 is busy"),
             ("142 records of 420", "process 42 (app): 142 records of 420"),
         ] {
-            assert_eq!(whose.names(text), wanted);
+            assert_eq!(owner.names(text), wanted);
         }
-        assert_eq!(Whose(None).names("x"), "x");
+        assert_eq!(Owner(None).names("x"), "x");
     }
 }

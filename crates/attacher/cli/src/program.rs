@@ -70,7 +70,7 @@ fn with_rights(program: &'static str, words: &[OsString]) -> Option<u8> {
 /// Ends the program's use of its descriptors, and returns this exit code. Call it last, when all output is
 /// written.
 pub fn end(code: u8) -> ExitCode {
-    midair_session::let_go();
+    midair_session::close_shared_descriptors();
     ExitCode::from(code)
 }
 

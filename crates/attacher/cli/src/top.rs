@@ -3,7 +3,7 @@
 mod screen;
 mod starts;
 
-use crate::attach::{Job, Whose, report_notice};
+use crate::attach::{Job, Owner, report_notice};
 use crate::command::{argument, options_of};
 use crate::engine::{Attached, End, Engine, Event, Notice, NoticeKind, Request};
 use crate::report::Report;
@@ -211,7 +211,7 @@ fn watch(
         bytes: 0,
     };
     let job = job(request);
-    let whose = Whose::of(engine, &job);
+    let owner = Owner::of(engine, &job);
     let mut attached = {
         let _progress = report.progress("attaching");
         signals.end_what_hangs(report, || match &job {
@@ -251,15 +251,15 @@ fn watch(
         return Ok(Over::ForStacks);
     }
     Ok(Over::With(match ended {
-        Ended::Target(end) => over(end, whom, &whose, report),
+        Ended::Target(end) => over(end, whom, &owner, report),
         _ => 0,
     }))
 }
 
 /// Returns the exit code where the target ended.
-fn over(end: End, whom: &str, whose: &Whose, report: &Report) -> u8 {
+fn over(end: End, whom: &str, owner: &Owner, report: &Report) -> u8 {
     match end {
-        End::Signal(_) | End::Exec => crate::attach::target_code(end, whose, report),
+        End::Signal(_) | End::Exec => crate::attach::target_code(end, owner, report),
         end => {
             report.note(&match crate::attach::runs_on(end) {
                 Some(why) => format!("{whom} keeps running; {why}"),

@@ -161,7 +161,7 @@ impl Signals {
                         "received a signal, but the attach did not finish in time",
                     );
                     let code = report.failure(&failure);
-                    midair_session::let_go();
+                    midair_session::close_shared_descriptors();
                     std::process::exit(i32::from(code));
                 }
             };

@@ -243,7 +243,7 @@ fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
 /// Closes all descriptors of this process, if a process still runs apart: that one shares them, and
 /// whoever reads a midair pipe would wait for its end. Call it when this process is about to end and has
 /// written everything.
-pub fn let_go() {
+pub fn close_shared_descriptors() {
     if RUNNING.load(Relaxed) != 0 {
         // SAFETY: takes numbers. Nobody uses a descriptor after this: the process ends.
         unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };

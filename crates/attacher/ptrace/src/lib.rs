@@ -42,7 +42,7 @@ mod watch;
 
 pub use added::{added_capabilities, with_added_rights};
 pub use addr::RemoteAddr;
-pub use apart::{apart, apart_always, let_go};
+pub use apart::{apart, apart_always, close_shared_descriptors};
 pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
 pub use awake::Awake;
 pub use boost::{Boost, Lender};

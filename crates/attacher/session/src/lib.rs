@@ -67,7 +67,7 @@ pub use midair_output::table::Style;
 pub use midair_output::{Screen, written};
 pub use midair_procinfo::access::ADD_TO_CONTAINER;
 pub use midair_procinfo::{InvalidId, Pid};
-pub use midair_ptrace::let_go;
+pub use midair_ptrace::close_shared_descriptors;
 pub use midair_ptrace::sys::{keep_one_heap, utc_offset};
 pub use midair_results::{Console, End, Written};
 pub use no_entry::NoEntry;

@@ -8,7 +8,6 @@
 
 mod bursts;
 pub mod callbacks;
-pub mod choice;
 pub mod clock;
 pub mod cupti;
 pub mod drain;
@@ -19,6 +18,7 @@ pub mod launches;
 pub mod markers;
 pub mod nvtx;
 pub mod pool;
+pub mod selection;
 pub mod session;
 pub mod sink;
 pub mod thread_ends;

@@ -16,7 +16,6 @@ mod threads;
 mod workers;
 
 use crate::callbacks::{Callbacks, Paused};
-use crate::choice::Choice;
 use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
@@ -24,6 +23,7 @@ use crate::drain::Drain;
 use crate::launches::{self, Launches};
 use crate::nvtx::Nvtx;
 use crate::pool::{BUFFER, BUFFERS, Filled, Pool};
+use crate::selection::Choice;
 use crate::sink::Sink;
 use crate::thread_ends::{Held, ThreadEnds};
 use crate::watch::Watch;

@@ -1,8 +1,8 @@
 //! What the worker thread does in a CUDA process.
 
 use crate::bursts::Bursting;
-use crate::choice::Choice;
 use crate::cupti::{Cupti, Driver, load};
+use crate::selection::Choice;
 use crate::session::{self, Session};
 use crate::sink::{Sink, header};
 use crate::{callbacks, exit, hardware, launches, thread_ends, watch};

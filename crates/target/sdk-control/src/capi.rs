@@ -12,7 +12,7 @@ use midair_sdk_api::intercept;
 use midair_sdk_api::registration::{self, discover};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{context, notes, setting};
-use midair_sdk_device::symbols::choice::{KernelChoice, set_kernel_choice};
+use midair_sdk_device::symbols::kernel_filter::{KernelChoice, set_kernel_choice};
 use midair_sdk_hot::pause;
 use std::ffi::{CStr, c_char, c_int, c_void};
 

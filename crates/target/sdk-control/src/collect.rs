@@ -14,11 +14,11 @@ mod relay;
 use crate::bursts::Bursting;
 use crate::collection::{Collection, Leftover, Route, Running};
 use crate::counting;
-use crate::gate::{self, request::TableRequest};
 use crate::hooks;
 use crate::install::Need;
 use crate::local::{self, Kind};
 use crate::openmp_use::Use;
+use crate::rendezvous::{self, request::TableRequest};
 use crate::runtimes;
 use crate::state::STATE;
 use crate::tables::{self, Live};
@@ -29,7 +29,7 @@ use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::{changes, code_object, intercept, notes, registration, retirement};
 use midair_sdk_device::domain::{self, Device, Domain};
-use midair_sdk_device::queue::{alone, state, windows};
+use midair_sdk_device::queue::{serialized, state, windows};
 use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks;
@@ -334,11 +334,11 @@ impl Collection {
         // Set this before `hsa_init` is hooked, so that a call that returns through the hook sees
         // it.
         STATE.hsa_closed.store(1, Release);
-        match gate::take_search() {
+        match rendezvous::take_search() {
             None => self.search_tables(),
             Some((request, ticket)) => {
                 self.hook_tables(request);
-                gate::answer_search(ticket);
+                rendezvous::answer_search(ticket);
             }
         }
         probe::session::set_called(need.called);
@@ -364,9 +364,9 @@ impl Collection {
         if changes::is_pending() {
             let _ = self.apply();
         }
-        if let Some((request, ticket)) = gate::take_search() {
+        if let Some((request, ticket)) = rendezvous::take_search() {
             self.hook_tables(request);
-            gate::answer_search(ticket);
+            rendezvous::answer_search(ticket);
         }
         self.lend_what_is_new();
         let Some(running) = &mut self.running else {
@@ -614,7 +614,7 @@ fn need_of(wanted: &Wanted) -> Need {
     if wanted.counts_dispatches && is_launched {
         counting::take_dispatches();
     }
-    counting::chosen::serve(wanted.counts_dispatches && !is_launched);
+    counting::tool_requests::serve(wanted.counts_dispatches && !is_launched);
     let mut kinds = wanted.kinds();
     if kinds.intersects(markers::KINDS) && !markers::prepare() {
         kinds = kinds - markers::KINDS;
@@ -622,7 +622,9 @@ fn need_of(wanted: &Wanted) -> Need {
     let work = (kinds & sets::NEEDS_RUNTIME).with_if(kind::KERNEL_DISPATCH, wanted.code_objects);
     let counts = wanted.counts_devices
         || work.contains(kind::KERNEL_DISPATCH)
-            && (windows::has_plan() || alone::is_asked() || windows::chosen::is_wanted());
+            && (windows::has_plan()
+                || serialized::is_asked()
+                || windows::tool_requests::is_wanted());
     let work = work.with_if(kind::COUNTER_COLLECTION, counts);
     let mut recorded = kinds & (sets::HOOKED_CALLS | sets::TOLD);
     if wanted.retirement {

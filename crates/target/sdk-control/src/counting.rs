@@ -2,14 +2,14 @@
 //! (`midair_sdk_api::counting`) and what devices receive (`midair_sdk_device`).
 //!
 //! In a process that was started with its tools, a tool chooses the counters of each dispatch
-//! ([`alone::User`]). In a process that tools were attached to, windows count what the tools choose
+//! ([`serialized::User`]). In a process that tools were attached to, windows count what the tools choose
 //! ([`mod@chosen`]). Whole devices are counted in both ([`devices`]).
 
-pub(crate) mod chosen;
 pub(crate) mod devices;
 mod helper;
 pub(crate) mod kept;
 mod packets;
+pub(crate) mod tool_requests;
 
 use crate::state::STATE;
 use kept::{Counting, Ready, locked};
@@ -19,7 +19,7 @@ use midair_record::event::WindowResult;
 use midair_sdk_api::counting::config::Config;
 use midair_sdk_api::counting::dispatch::{self, Chosen};
 use midair_sdk_api::notes;
-use midair_sdk_device::queue::alone::{self, Choice, Counted, Dispatch, Prepared, User};
+use midair_sdk_device::queue::serialized::{self, Choice, Counted, Dispatch, Prepared, User};
 use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks::work;
@@ -112,14 +112,14 @@ impl Counting {
 /// Registers that tools in this process count around dispatches, so that queues are created for
 /// this from now on.
 pub(crate) fn take_dispatches() {
-    if !alone::add_user(&STATE.counting) {
+    if !serialized::add_user(&STATE.counting) {
         notes::post("too many tools count in dispatches: tools of this process get no values");
     }
 }
 
 /// Ends the counting of a session, after all values were delivered. Returns notes for the user.
 pub(crate) fn close() -> Vec<String> {
-    let chosen = chosen::close();
+    let chosen = tool_requests::close();
     let counting = &STATE.counting;
     locked(&counting.waiting).clear();
     locked(&counting.ready).clear();

@@ -5,9 +5,9 @@
 //!
 //! Decisions: AMD-036, AMD-038 (`docs/deviations/amd.md`).
 
-use crate::gate;
+use crate::rendezvous;
 use midair_sdk_device::hooks::Hook;
-use midair_sdk_device::queue::alone;
+use midair_sdk_device::queue::serialized;
 use midair_sdk_device::symbols::leaving::Leaving;
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers;
@@ -27,9 +27,9 @@ unsafe extern "C-unwind" fn hsa_queue_create(
     group_segment: u32,
     queue: *mut c_void,
 ) -> u32 {
-    gate::wait_for_device();
+    rendezvous::wait_for_device();
     let create = || {
-        let arguments = alone::Arguments {
+        let arguments = serialized::Arguments {
             size,
             kind,
             callback,
@@ -39,7 +39,8 @@ unsafe extern "C-unwind" fn hsa_queue_create(
             queue,
         };
         // SAFETY: this is the application's own call with its own arguments.
-        let made = alone::is_asked().then(|| unsafe { alone::create_queue(agent, arguments) });
+        let made =
+            serialized::is_asked().then(|| unsafe { serialized::create_queue(agent, arguments) });
         // SAFETY: this forwards the application's own call.
         made.flatten().unwrap_or_else(|| unsafe {
             original::hsa_queue_create(
@@ -71,7 +72,7 @@ unsafe extern "C-unwind" fn hsa_queue_create(
 /// loaded at the same address later.
 unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
     let leaving =
-        (probe::generation() != 0).then(|| Leaving::announce(executable, gate::may_answer));
+        (probe::generation() != 0).then(|| Leaving::announce(executable, rendezvous::may_answer));
     // SAFETY: this forwards the application's own call.
     let status = unsafe { wrappers::hsa_core::hsa_executable_destroy(executable) };
     drop(leaving);
@@ -80,7 +81,7 @@ unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
 
 /// Hooks the opening of the runtime, which is hooked when this returns.
 unsafe extern "C-unwind" fn hsa_init() -> u32 {
-    let opening = gate::Opening::begin();
+    let opening = rendezvous::Opening::begin();
     // SAFETY: this forwards the application's own call.
     let status = unsafe { wrappers::hsa_core::hsa_init() };
     opening.end(status == 0);
@@ -93,12 +94,12 @@ unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
     // A forked child has no worker that could end anything, and its generation is 0 from the start.
     let session = probe::generation() != 0;
     if session {
-        gate::set_runtime_leaves(true);
-        gate::wait_for_stop(gate::SHUT_DOWN_LIMIT);
+        rendezvous::set_runtime_leaves(true);
+        rendezvous::wait_for_stop(rendezvous::SHUT_DOWN_LIMIT);
     }
     // SAFETY: this forwards the application's own call.
-    let status = alone::while_shut_down(|| unsafe { wrappers::hsa_core::hsa_shut_down() });
-    gate::set_runtime_leaves(false);
+    let status = serialized::while_shut_down(|| unsafe { wrappers::hsa_core::hsa_shut_down() });
+    rendezvous::set_runtime_leaves(false);
     status
 }
 

@@ -23,9 +23,7 @@ pub(crate) mod phase;
 mod thread;
 
 use crate::state::STATE;
-use crate::{gate, tables};
-use gate::is_child;
-pub use gate::is_on;
+use crate::{rendezvous, tables};
 use midair_abi::private::SdkTable;
 use midair_capi_build::{edge, quiet_thread};
 use midair_guest::claim;
@@ -36,10 +34,12 @@ use midair_record::counter_plan;
 use midair_record::spool::Area;
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, context, registration, setting};
-use midair_sdk_device::queue::alone;
+use midair_sdk_device::queue::serialized;
 use midair_settings::Settings;
 pub use phase::Kind;
 use phase::{Command, Phase};
+use rendezvous::is_child;
+pub use rendezvous::is_on;
 use std::ffi::CStr;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU32;
@@ -109,7 +109,7 @@ pub fn count_every(plan: &[u8], interval: u64) -> Result<(), Status> {
         return Err(Status::NOT_AVAILABLE);
     }
     let plan = counter_plan::decode(plan).ok_or(Status::INVALID_ARGUMENT)?;
-    match alone::planned::set_plan(plan, interval) {
+    match serialized::planned::set_plan(plan, interval) {
         true => Ok(()),
         false => Err(Status::OUT_OF_RESOURCES),
     }
@@ -232,11 +232,14 @@ pub fn make_way() -> Result<(), Status> {
 pub fn go_on() {
     STATE.has_guest.store(false, SeqCst);
     // A runtime that is being shut down must not be read from.
-    let end = Instant::now() + gate::SHUT_DOWN_LIMIT;
-    while gate::runtime_leaves() && Instant::now() < end {
+    let end = Instant::now() + rendezvous::SHUT_DOWN_LIMIT;
+    while rendezvous::runtime_leaves() && Instant::now() < end {
         std::thread::sleep(WATCH_TICK);
     }
-    if registration::runs_by_itself() && !gate::runtime_leaves() && !gate::process_leaves() {
+    if registration::runs_by_itself()
+        && !rendezvous::runtime_leaves()
+        && !rendezvous::process_leaves()
+    {
         launch();
     }
 }
@@ -335,7 +338,7 @@ fn launch_locked() -> Result<(), Status> {
         return Ok(());
     }
     prepare(Kind::Launched)?;
-    if gate::is_search_requested() || tables::find().is_any() {
+    if rendezvous::is_search_requested() || tables::find().is_any() {
         STATE.phase.store(Phase::Starting, SeqCst);
         set_up_here();
     } else {
@@ -427,10 +430,10 @@ pub fn serve_the_first_table(hsa: bool, host: &'static SdkTable) {
     if registration::discover::is_done() {
         return;
     }
-    gate::request_search(hsa);
+    rendezvous::request_search(hsa);
     serve_the_start(host, false);
     if !is_on() {
-        gate::withdraw_search();
+        rendezvous::withdraw_search();
     }
 }
 
@@ -466,12 +469,12 @@ pub(crate) fn runtime_is_here(hsa: bool) {
         return;
     }
     if begin_watched() {
-        gate::request_search(hsa);
+        rendezvous::request_search(hsa);
         set_up_here();
         changes::wake();
     } else {
         wait_while(&[Phase::Starting], LEAVE);
-        gate::search_and_wait(hsa);
+        rendezvous::search_and_wait(hsa);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::collection::Collection;
 use crate::counting::kept::Counting;
-use crate::gate::request::TableRequest;
 use crate::install::Marks;
 use crate::local::phase::{Command, Kind, Phase};
 use crate::openmp_use::Use;
+use crate::rendezvous::request::TableRequest;
 use crate::runtimes::Registry;
 use midair_lockfree::AtomicEnum;
 use midair_record::spool::Area;

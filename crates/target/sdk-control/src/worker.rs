@@ -3,7 +3,7 @@
 //!
 //! `midair-guest` decides how the thread gets here, and where it waits between sessions.
 
-use crate::{capi, collect, gate, local};
+use crate::{capi, collect, local, rendezvous};
 use midair_guest::{Kept, Refused, Sent, VerifiedFd, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
 use midair_record::counter_plan::{self, Plan};
@@ -155,10 +155,10 @@ impl Work for Worker {
     }
 
     fn leaving(&self) -> Option<u32> {
-        if gate::runtime_leaves() {
+        if rendezvous::runtime_leaves() {
             return Some(outcome::RUNTIME_SHUT_DOWN);
         }
-        gate::process_leaves().then_some(outcome::PROCESS_EXIT)
+        rendezvous::process_leaves().then_some(outcome::PROCESS_EXIT)
     }
 
     fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32 {
@@ -238,8 +238,8 @@ impl Worker {
 
 extern "C" fn handle_exit() {
     if midair_sdk_hot::probe::generation() != 0 {
-        gate::set_process_leaves();
-        gate::wait_for_stop(gate::LEAVE_LIMIT);
+        rendezvous::set_process_leaves();
+        rendezvous::wait_for_stop(rendezvous::LEAVE_LIMIT);
     }
 }
 

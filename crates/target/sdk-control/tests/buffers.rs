@@ -154,7 +154,7 @@ fn flush_elsewhere(buffer: u64) -> Receiver<Result<(), Status>> {
 }
 
 /// Ends the callback that is held, and waits for the flush that waits for it.
-fn let_go(flush: &Receiver<Result<(), Status>>) {
+fn finish_flush(flush: &Receiver<Result<(), Status>>) {
     let early = flush.recv_timeout(Duration::from_millis(50));
     assert_eq!(
         early,
@@ -186,7 +186,7 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     assert_eq!(buffer::destroy(discard), Err(Status::BUFFER_BUSY));
     // Meanwhile ten records fit; the others are dropped and counted.
     buffer::deliver(&calls(kind::HSA_CORE_API, 25)).unwrap();
-    let_go(&flush_elsewhere(discard));
+    finish_flush(&flush_elsewhere(discard));
     assert_eq!(seen(), [(discard, 8, 0), (discard, 10, 15)]);
     assert_eq!(buffer::flush(discard), Ok(()));
     assert!(seen().is_empty(), "an empty buffer has nothing to say");
@@ -196,7 +196,7 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     buffer::deliver(&calls(kind::HSA_AMD_EXT_API, 8)).unwrap();
     MEETING.wait();
     buffer::deliver(&calls(kind::HSA_AMD_EXT_API, 25)).unwrap();
-    let_go(&flush_elsewhere(lossless));
+    finish_flush(&flush_elsewhere(lossless));
     assert_eq!(seen(), [(lossless, 8, 0), (lossless, 25, 0)]);
 
     // A buffer smaller than a record still gets each record.

@@ -13,11 +13,11 @@ use crate::copies;
 pub use crate::hook::{Hook, Purpose};
 use crate::host_functions::__hipRegisterFunction;
 use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueueDescriptor, QueuePointer, Signal};
-use crate::queue::alone;
 use crate::queue::callbacks::Seen;
 use crate::queue::flight::Launch;
 use crate::queue::queue_state::{Life, QueueState};
 use crate::queue::scan::{self, Ring};
+use crate::queue::serialized;
 use crate::queue::settle::settle;
 use crate::queue::state;
 use crate::queue::windows;
@@ -310,7 +310,7 @@ unsafe extern "C-unwind" fn hsa_signal_destroy(signal: u64) -> u32 {
 
 /// Stops touching the queue's memory.
 unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
-    let leaving = alone::destroys(queue.addr() as u64);
+    let leaving = serialized::destroys(queue.addr() as u64);
     let buried = Busy::enter().and_then(|busy| {
         let known = state::find(queue.addr() as u64)?;
         state::begin_destroy(known);
@@ -354,7 +354,7 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_queue_create(
             // SAFETY: the runtime has just made this queue.
             let known = unsafe { state::learn(made.queue, hint) };
             if known.is_some_and(QueueState::is_compute) {
-                alone::is_made_otherwise();
+                serialized::is_made_otherwise();
             }
         }
     }

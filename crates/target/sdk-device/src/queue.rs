@@ -11,10 +11,8 @@
 //! The application's threads never wait for the device and do not allocate. They call the runtime
 //! for a queue's indices, and once per queue to switch its times on.
 
-pub mod alone;
 mod bus;
 pub mod callbacks;
-mod choices;
 mod choosing;
 mod counters;
 pub mod device;
@@ -22,6 +20,7 @@ mod direct;
 pub mod flight;
 pub mod harvest;
 mod heads;
+mod kernel_lists;
 mod kernels;
 #[cfg(test)]
 pub(crate) mod model;
@@ -30,6 +29,7 @@ pub mod pool;
 pub mod queue_state;
 pub mod remap;
 pub mod scan;
+pub mod serialized;
 pub mod service;
 pub mod settle;
 pub mod state;

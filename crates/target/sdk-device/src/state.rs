@@ -4,9 +4,9 @@
 
 use crate::allocations::waiting::Allocations;
 use crate::copies::entry::Copies;
-use crate::queue::alone::shared::Alone;
 use crate::queue::pool::Pool;
 use crate::queue::queue_state::Queues;
+use crate::queue::serialized::shared::Serialized;
 use crate::queue::watch::Watchers;
 use crate::queue::window::Windows;
 use crate::scratch::tables::Scratches;
@@ -35,7 +35,7 @@ pub(crate) struct State {
     /// Windows of hardware counters.
     pub windows: Windows,
     /// Gates of queues whose dispatches have the device to themselves.
-    pub alone: Alone,
+    pub serialized: Serialized,
 }
 
 impl State {
@@ -49,7 +49,7 @@ impl State {
             scratches: Scratches::new(),
             symbols: Symbols::new(),
             windows: Windows::new(),
-            alone: Alone::new(),
+            serialized: Serialized::new(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! number of registers. The worker thread makes these queries at the attach and whenever an
 //! executable has been frozen or destroyed.
 
-pub mod choice;
+pub mod kernel_filter;
 pub(crate) mod known;
 pub mod leaving;
 mod names;
@@ -445,7 +445,7 @@ impl Telling<'_> {
         if is_cut && let Some(book) = known().as_mut() {
             book.cut += 1;
         }
-        choice::judge(kernel_object, &name);
+        kernel_filter::judge(kernel_object, &name);
         let host = self.loader.host_address(kernel_object);
         let registers = host.map_or_else(Registers::default, |host| {
             // SAFETY: the loader has this copy of the kernel's descriptor, and the executable is not

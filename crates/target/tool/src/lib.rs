@@ -4,7 +4,7 @@
 //! * [`session`]: a context for each domain, created once; each attach starts and stops contexts,
 //! * [`sdk`]: the table of functions that our SDK passes to it,
 //! * [`files`]: following the spool and writing the files, where no midair attacher does this,
-//! * `choice`: which kernels are counted,
+//! * `kernel_filter`: which kernels are counted,
 //! * `counters`: the plan of counters in a process that was started with counters,
 //! * `openmp`: events of OpenMP, in a process that was started with them,
 //! * `peers`: what `--process-sync` waits for,
@@ -16,10 +16,10 @@
 //! not depend on an SDK library. An SDK that does not bind it (such as AMD's) cannot configure it.
 
 pub mod capi;
-mod choice;
 mod counters;
 pub mod domain;
 pub mod files;
+mod kernel_filter;
 mod openmp;
 mod peers;
 mod periods;

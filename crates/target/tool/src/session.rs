@@ -1,9 +1,9 @@
 //! Contexts: one for each domain. They are all created when the tool is initialised, since none can
 //! be created later. Each attach starts those that its settings ask for.
 
-use crate::choice;
 use crate::domain::{Collected, collected, not_built, with_all};
 use crate::files;
+use crate::kernel_filter;
 use crate::openmp;
 use crate::periods;
 use crate::sdk::{Sdk, SdkError, SessionKind};
@@ -102,7 +102,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
         in_bursts(sdk, counts.is_some() || !periods.is_empty()),
     );
     if counts.is_some() {
-        choice::begin(sdk);
+        kernel_filter::begin(sdk);
     }
     let mut any = false;
     for (domain, context) in &contexts {
@@ -189,6 +189,6 @@ pub fn detach(sdk: Sdk) {
     }
     periods::end();
     sdk.set_pauses(0);
-    choice::end(sdk);
+    kernel_filter::end(sdk);
     files::finish();
 }

@@ -2,7 +2,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use super::*;
-use crate::choice::Choice;
+use crate::selection::Choice;
 use crate::session::fake::{self, Bytes, cupti, emit, layouts};
 use crate::session::{self, KEEP_LOADED};
 use crate::work::tests::{INITIALISED, driver};

@@ -2,7 +2,7 @@
 
 use crate::collection::{Collection, Running};
 use crate::counting;
-use crate::gate::request::TableRequest;
+use crate::rendezvous::request::TableRequest;
 use crate::state::STATE;
 use crate::tables;
 use midair_record::event::{kind, note};

@@ -3,7 +3,7 @@
 use super::phase::{Command, Kind, Phase};
 use super::{DRAIN, WATCH_TICK, begin_watched, give_up, leave_at_exit, set_state, set_up_here};
 use crate::state::STATE;
-use crate::{collect, gate, signals, tables};
+use crate::{collect, rendezvous, signals, tables};
 use midair_guest::{BUSY_TICK, IDLE_TICK, claim, wait_on};
 use midair_lockfree::WordEnum;
 use midair_record::boot::SOLE_NAME;
@@ -155,7 +155,7 @@ fn run() -> Command {
         if command != Command::Run {
             return command;
         }
-        if gate::runtime_leaves() {
+        if rendezvous::runtime_leaves() {
             wait_for_shut_down();
         }
         wait_on(
@@ -171,7 +171,7 @@ fn run() -> Command {
 /// collected until that is done.
 fn wait_for_shut_down() {
     collect::with(|collection| collection.stop_all(now() + DRAIN.as_nanos() as u64));
-    while gate::runtime_leaves() && STATE.command.load(SeqCst) == Command::Run {
+    while rendezvous::runtime_leaves() && STATE.command.load(SeqCst) == Command::Run {
         wait_on(
             changes::calls(),
             changes::calls().load(SeqCst),

@@ -3,7 +3,7 @@
 
 use super::flight::Facts;
 use super::queue_state::QueueState;
-use super::windows::chosen;
+use super::windows::tool_requests;
 use crate::symbols;
 use midair_abi::constants as c;
 use midair_abi::layout::rocprofiler_callback_tracing_kernel_dispatch_data_t as theirs;
@@ -56,7 +56,7 @@ impl Seen {
         let Some((queue, begin, end)) = self.of else {
             return;
         };
-        let (is_told, is_asked) = (busy.tells(kind::KERNEL_DISPATCH), chosen::is_on());
+        let (is_told, is_asked) = (busy.tells(kind::KERNEL_DISPATCH), tool_requests::is_on());
         if begin == end || !is_told && !is_asked {
             return;
         }
@@ -65,7 +65,7 @@ impl Seen {
             tell(queue, begin, end);
         }
         if is_asked {
-            chosen::ask(queue, begin, end);
+            tool_requests::ask(queue, begin, end);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The interface of tools in the process that choose dispatches, and the state about them that the
-//! application's threads and the worker thread share ([`super::windows::chosen`]).
+//! application's threads and the worker thread share ([`super::windows::tool_requests`]).
 
-use super::alone::user::Dispatch;
+use super::serialized::user::Dispatch;
 use midair_record::counter_plan::Group;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! The domain of hardware counters.
 
-use super::alone;
 use super::device::sampler::Sampler;
+use super::serialized;
 use super::timing::to_clock;
 use super::windows::{self, keeper::Keeper};
 use crate::domain::{Device, Domain};
@@ -29,16 +29,16 @@ impl Domain for Counters {
             if self.sampler.is_none() {
                 self.sampler = Sampler::open();
             }
-        } else if windows::has_plan() || windows::chosen::is_wanted() {
+        } else if windows::has_plan() || windows::tool_requests::is_wanted() {
             device.harvester.counters().get_or_insert_with(Keeper::open);
         }
-        if alone::is_asked() {
-            device.harvester.alone().open(device.sink, to_clock);
+        if serialized::is_asked() {
+            device.harvester.serialized().open(device.sink, to_clock);
         }
     }
     fn pass(&mut self, device: &mut Device<'_>) -> bool {
-        let mut read = device.harvester.alone().pass(device.sink);
-        self.under_way = device.harvester.alone().under_way();
+        let mut read = device.harvester.serialized().pass(device.sink);
+        self.under_way = device.harvester.serialized().under_way();
         if let Some(sampler) = &mut self.sampler {
             read += usize::from(sampler.pass(device.sink));
             self.under_way += sampler.under_way();
@@ -70,7 +70,7 @@ impl Domain for Counters {
         if let Some(keeper) = device.harvester.counters() {
             keeper.finish(device.sink);
         }
-        device.harvester.alone().finish(device.sink);
+        device.harvester.serialized().finish(device.sink);
     }
     fn release(&mut self, device: &mut Device<'_>) {
         self.under_way = 0;

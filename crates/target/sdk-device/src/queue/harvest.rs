@@ -1,14 +1,14 @@
 //! The worker thread's side of the queues: follows dispatches until they have ended, and writes the
 //! counts of queues.
 
-use super::alone::collector::Collector;
 use super::bus::SlowRings;
 use super::direct;
 use super::flight::Stage;
 use super::heads::Heads;
 use super::queue_state::{Life, Locked, QueueState};
-use super::remap::{Remap, Whose};
+use super::remap::{Owner, Remap};
 use super::scan;
+use super::serialized::collector::Collector;
 use super::service::Subscribers;
 use super::state;
 use super::windows::keeper::Keeper;
@@ -105,7 +105,7 @@ impl Harvester {
     pub fn copy_not_profiled(&mut self, agents: [u64; 2], since: u64) {
         for agent in agents {
             if self.is_gpu(agent) {
-                self.remap.untimed(agent, Whose::Copies, since);
+                self.remap.untimed(agent, Owner::Copies, since);
             }
         }
     }
@@ -153,8 +153,8 @@ impl Harvester {
     }
 
     /// Returns the collector, which matches values of dispatches with their times.
-    pub(super) fn alone(&mut self) -> &mut Collector {
-        &mut self.subscribers.alone
+    pub(super) fn serialized(&mut self) -> &mut Collector {
+        &mut self.subscribers.serialized
     }
 
     /// Returns the KFD node of an agent.
@@ -315,8 +315,8 @@ impl Harvester {
                     let facts = flight.facts();
                     if outcome == Err(Untimed::NotProfiled) && !facts.is_barrier {
                         let agent = queue.agent.load(Acquire);
-                        let whose = Whose::Queue(queue.id.load(Relaxed));
-                        self.remap.untimed(agent, whose, facts.rung);
+                        let owner = Owner::Queue(queue.id.load(Relaxed));
+                        self.remap.untimed(agent, owner, facts.rung);
                     }
                     self.subscribers.ended(queue, facts, outcome, sink);
                     flight.stage.store(Stage::Written, Release);
@@ -407,7 +407,7 @@ impl Harvester {
             || !queue.flights.range().is_empty()
             || queue.passed.load(Relaxed) != 0
             || queue.has_windows()
-            || queue.alone.load(Relaxed) != 0
+            || queue.serialized.load(Relaxed) != 0
             || self.subscribers.counters.is_some()
         {
             return;

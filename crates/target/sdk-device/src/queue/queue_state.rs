@@ -195,8 +195,8 @@ pub struct QueueState {
     pub host_ring: AtomicU32,
     /// Nanoseconds that it takes to read a packet of its ring.
     pub read_ns: AtomicU32,
-    /// The number of its gate, if its dispatches are serialized ([`super::alone`]); 0 = it has none.
-    pub alone: AtomicU32,
+    /// The number of its gate, if its dispatches are serialized ([`super::serialized`]); 0 = it has none.
+    pub serialized: AtomicU32,
     /// The agent's handle; 0 = not asked yet.
     pub agent: AtomicU64,
     /// The agent's KFD node.

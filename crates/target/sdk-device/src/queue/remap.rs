@@ -22,7 +22,7 @@ const MULTI: u32 = 0;
 
 /// The work whose times are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Whose {
+pub enum Owner {
     /// Dispatches on the application's queue for which we have this number.
     Queue(u32),
     /// Copies that the runtime does on its own queues.
@@ -37,7 +37,7 @@ pub struct Remap {
     /// When the queues of each agent were last remapped.
     done: HashMap<u64, u64>,
     /// The work for which that was done.
-    tried: HashSet<(u64, Whose)>,
+    tried: HashSet<(u64, Owner)>,
     /// The agents for which it does not help: for queues (false), for copies (true).
     in_vain: HashSet<(u64, bool)>,
     /// Whether the session ends.
@@ -46,13 +46,13 @@ pub struct Remap {
 
 impl Remap {
     /// Notes that work that was requested at `since` has ended on `agent` and has no times.
-    pub fn untimed(&mut self, agent: u64, whose: Whose, since: u64) {
-        let sort = (agent, whose == Whose::Copies);
+    pub fn untimed(&mut self, agent: u64, owner: Owner, since: u64) {
+        let sort = (agent, owner == Owner::Copies);
         let old = self.done.get(&agent).is_some_and(|done| since <= *done);
         if self.closed || agent == 0 || old || self.in_vain.contains(&sort) {
             return;
         }
-        if self.tried.insert((agent, whose)) {
+        if self.tried.insert((agent, owner)) {
             self.wanted.insert(agent);
         } else {
             self.in_vain.insert(sort);
@@ -114,22 +114,22 @@ mod tests {
     #[test]
     fn each_queue_is_mapped_anew_once() {
         let mut remap = Remap::default();
-        remap.untimed(GPU, Whose::Queue(1), 100);
+        remap.untimed(GPU, Owner::Queue(1), 100);
         assert!(ran(&mut remap, 200));
         // The doorbell was rung before the queues were remapped.
-        remap.untimed(GPU, Whose::Queue(1), 150);
+        remap.untimed(GPU, Owner::Queue(1), 150);
         assert!(!ran(&mut remap, 250));
         // Another queue, whose bit was set later.
-        remap.untimed(GPU, Whose::Queue(2), 300);
+        remap.untimed(GPU, Owner::Queue(2), 300);
         assert!(ran(&mut remap, 400));
         // It did not help, so neither this queue nor others are remapped.
-        remap.untimed(GPU, Whose::Queue(2), 500);
-        remap.untimed(GPU, Whose::Queue(3), 600);
+        remap.untimed(GPU, Owner::Queue(2), 500);
+        remap.untimed(GPU, Owner::Queue(3), 600);
         assert!(!ran(&mut remap, 700));
-        remap.untimed(GPU, Whose::Copies, 800);
+        remap.untimed(GPU, Owner::Copies, 800);
         assert!(ran(&mut remap, 900));
         remap.close();
-        remap.untimed(9, Whose::Queue(4), 1000);
+        remap.untimed(9, Owner::Queue(4), 1000);
         assert!(remap.wanted.is_empty());
     }
 }

@@ -4,9 +4,9 @@
 //! follows the dispatches that were seen until they have ended. Neither changes a packet; only a
 //! [`Subscriber`] does. Subscribers are fields of `Subscribers`, so that calls are direct.
 
-use super::alone::{collector::Collector, gates};
 use super::flight::Facts;
 use super::queue_state::QueueState;
+use super::serialized::{collector::Collector, gates};
 use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use super::timing::{KernelTiming, to_clock};
 use super::windows::keeper::Keeper;
@@ -22,7 +22,7 @@ pub(super) struct Subscribers {
     /// The windows of counters, if the session counts.
     pub counters: Option<Keeper>,
     /// The counters of every dispatch, if the process was started for that.
-    pub alone: Collector,
+    pub serialized: Collector,
 }
 
 impl Subscribers {
@@ -69,6 +69,6 @@ impl Subscriber for Subscribers {
             counters.complete(queue, dispatch, sink);
         }
         let id = dispatch.facts.dispatch_id;
-        self.alone.complete(queue, id, dispatch.outcome);
+        self.serialized.complete(queue, id, dispatch.outcome);
     }
 }

@@ -292,8 +292,8 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
         state.doorbell.store(doorbell.0, Relaxed);
         state.agent.store(hint.agent, Relaxed);
         state
-            .alone
-            .store(super::alone::gates::gate_of(queue.0), Relaxed);
+            .serialized
+            .store(super::serialized::gates::gate_of(queue.0), Relaxed);
         state.intercept.store(u32::from(intercept), Relaxed);
         if intercept {
             STATE.queues.intercepts.fetch_add(1, AcqRel);

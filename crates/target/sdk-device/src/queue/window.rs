@@ -1,7 +1,7 @@
 //! The state of [`super::windows`] that the application's threads and the worker thread share.
 
-use super::choices::Choices;
 use super::choosing::Choosing;
+use super::kernel_lists::Choices;
 use midair_lockfree::{AtomicEnum, Cell, WordQueue, word_enum};
 use midair_record::counter_plan::Plan;
 use midair_rotation::Rotation;

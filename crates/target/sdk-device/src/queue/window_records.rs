@@ -1,5 +1,5 @@
 //! Writes the records of windows. They are the same for all ways to count: around chosen dispatches
-//! ([`super::windows`]), around every dispatch ([`super::alone`]), and on whole devices
+//! ([`super::windows`]), around every dispatch ([`super::serialized`]), and on whole devices
 //! ([`super::device`]).
 
 use crate::sink::Sink;

@@ -18,17 +18,17 @@
 //!
 //! Decisions: AMD-120 to AMD-122 (`docs/deviations/amd.md`).
 
-mod beside;
 #[cfg(test)]
 mod cases;
-mod choice;
-pub mod chosen;
+mod concurrency;
 pub(crate) mod exclusive;
 pub mod guard;
 pub mod keeper;
+mod kernel_filter;
 pub(super) mod memory;
 #[cfg(test)]
 mod tests;
+pub mod tool_requests;
 
 use super::flight::Launch;
 use super::points::{Point, reached};

@@ -88,7 +88,7 @@ pub(crate) struct Symbols {
     /// it only for packets that were consumed before they were looked at, and then try the lock
     /// once.
     pub known: Mutex<Option<Known>>,
-    /// What the session counts ([`super::choice`]); `None` means every dispatch.
+    /// What the session counts ([`super::kernel_filter`]); `None` means every dispatch.
     pub choice: Mutex<Option<Arc<KernelChoice>>>,
     /// Records that wait for room in the spool; `None` until the first one, which is all zero
     /// in a box alone. Only the worker thread locks this.

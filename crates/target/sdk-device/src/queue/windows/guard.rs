@@ -236,14 +236,14 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
         }
         kernels += u64::from(is_counted(&image));
     }
-    let mut alone = None;
+    let mut serialized = None;
     if exclusive::is_on() {
         // Take the turn now, and not when the packets were reserved: a turn is short, and it is not
         // known in advance when the application rings. The work of other queues does not depend on
         // this thread, so waiting for it cannot deadlock.
         let agent = (state.windows_of.load(Relaxed) as usize).checked_sub(1);
-        alone = agent.and_then(|agent| Turn::take(agent, state));
-        if alone.is_none() {
+        serialized = agent.and_then(|agent| Turn::take(agent, state));
+        if serialized.is_none() {
             STATE.windows.not_alone.fetch_add(1, Relaxed);
             // SAFETY: the caller promises a live queue.
             unsafe { open_unmoved(state, state.pointer(), false) };
@@ -305,7 +305,7 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
     fill(ring, to..end);
     packet::flush();
     give_back_from(state, used);
-    if let Some(turn) = alone.filter(|_| last != 0) {
+    if let Some(turn) = serialized.filter(|_| last != 0) {
         // The turn lasts until the device has read the last window.
         turn.opened(last);
     }

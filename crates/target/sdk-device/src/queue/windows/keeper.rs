@@ -3,10 +3,10 @@
 
 mod serving;
 
-use super::beside::{Beside, Read, Span};
-use super::chosen::{self, Chooser, Fate};
+use super::concurrency::{Concurrency, Read, Span};
 use super::memory::{Memory, is_of_the_host};
-use super::{choice, class_of, enqueued, guard, plan};
+use super::tool_requests::{self, Chooser, Fate};
+use super::{class_of, enqueued, guard, kernel_filter, plan};
 use crate::layout::Signal;
 use crate::queue::choosing::LISTS;
 use crate::queue::queue_state::{Life, QueueState};
@@ -45,9 +45,9 @@ struct Agent {
     /// For each group: its number in the plan, and the number of words of an output.
     groups: Vec<(u32, usize)>,
     memory: Vec<Memory>,
-    /// If a tool chooses: the list of each group; `beside` has what ran alongside the agent's windows.
+    /// If a tool chooses: the list of each group; `concurrency` has what ran alongside the agent's windows.
     lists: Vec<u64>,
-    beside: Beside,
+    concurrency: Concurrency,
     /// Decides which group comes next.
     scheduler: Scheduler,
     /// The percentage of the time that its windows may take.
@@ -91,8 +91,8 @@ impl Keeper {
         let mut keeper = Keeper::default();
         let plan = plan().clone();
         if plan.is_none() {
-            keeper.chooser = chosen::open();
-        } else if chosen::is_wanted() {
+            keeper.chooser = tool_requests::open();
+        } else if tool_requests::is_wanted() {
             keeper.complaints.push(
                 "tools in the process get no dispatch counters while the session counts".to_owned(),
             );
@@ -134,7 +134,7 @@ impl Keeper {
         let guards = plan.as_deref().is_some_and(|plan| plan.graph_kernels);
         STATE.windows.guards.store(guards, Relaxed);
         STATE.windows.until.store(0, Relaxed);
-        choice::begin();
+        kernel_filter::begin();
         STATE.windows.on.store(!keeper.agents.is_empty(), Release);
         keeper
     }
@@ -188,7 +188,7 @@ impl Keeper {
             groups: Vec::new(),
             memory: Vec::new(),
             lists: Vec::new(),
-            beside: Beside::default(),
+            concurrency: Concurrency::default(),
             scheduler: Scheduler::new(0, percent, now()),
             percent,
             rotation,
@@ -289,7 +289,7 @@ impl Keeper {
         for text in self.complaints.drain(..) {
             sink.put(kind::NOTE, &note(&text));
         }
-        choice::pass();
+        kernel_filter::pass();
         let time = now();
         for queue in state::all() {
             self.assign(queue);
@@ -342,7 +342,7 @@ impl Keeper {
     pub fn close() {
         STATE.windows.on.store(false, SeqCst);
         STATE.windows.exclusive.store(false, Release);
-        chosen::close();
+        tool_requests::close();
         fence(SeqCst);
         for queue in state::all() {
             guard::watch(queue, now(), true);
@@ -455,7 +455,7 @@ impl Keeper {
                 end,
             };
             if was_used && (begin != 0 || result == WindowResult::BadTimes) {
-                agent.beside.ended(Span {
+                agent.concurrency.ended(Span {
                     dispatch: 0,
                     ..span
                 });
@@ -464,7 +464,7 @@ impl Keeper {
             match list {
                 Some(&list) if result == WindowResult::Counted && dispatches == 1 => {
                     let words = (0..words).map(value).collect();
-                    agent.beside.read(Read { span, list, words });
+                    agent.concurrency.read(Read { span, list, words });
                 }
                 _ if dispatch != NO_DISPATCH => chooser.ended(dispatch, Fate::NotAlone),
                 _ => {}
@@ -601,7 +601,7 @@ impl Subscriber for Keeper {
             let handle = queue.agent.load(Acquire);
             let mut agents = self.agents.iter_mut();
             if let Some(agent) = agents.find(|agent| agent.handle == handle) {
-                agent.beside.ended(span_of(queue, dispatch));
+                agent.concurrency.ended(span_of(queue, dispatch));
             }
             let number = dispatch.facts.launch.window;
             let window = STATE.windows.numbered(number);

@@ -6,8 +6,8 @@ use crate::queue::choosing::LISTS;
 use crate::queue::queue_state::QueueState;
 use crate::queue::state;
 use crate::queue::subscriber::Completed;
-use crate::queue::windows::beside::{Before, Span};
-use crate::queue::windows::chosen::{self, Chooser, Fate};
+use crate::queue::windows::concurrency::{Before, Span};
+use crate::queue::windows::tool_requests::{self, Chooser, Fate};
 use midair_record::event::Untimed;
 use midair_sdk_hot::clock::now;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -18,7 +18,7 @@ const OF_A_LIST: usize = 16;
 impl Keeper {
     /// Makes the lists ready that a tool has chosen for the first time.
     pub(super) fn make_ready(&mut self, chooser: &'static dyn Chooser) {
-        for (list, handle) in chosen::wishes() {
+        for (list, handle) in tool_requests::wishes() {
             let found = self.agents.iter().position(|agent| agent.handle == handle);
             let Some(agent) = found else {
                 continue;
@@ -51,7 +51,7 @@ impl Keeper {
             let handle = agent.handle;
             let of_agent = || state::all().filter(|q| q.agent.load(Acquire) == handle);
             let judged = if all {
-                agent.beside.last()
+                agent.concurrency.last()
             } else {
                 let before = || Before {
                     queues: of_agent()
@@ -73,8 +73,8 @@ impl Keeper {
                     };
                     before.queues.iter().all(has_passed) && !windows.any(is_open)
                 };
-                let earlier = agent.beside.fresh();
-                agent.beside.round(before, is_over, earlier)
+                let earlier = agent.concurrency.fresh();
+                agent.concurrency.round(before, is_over, earlier)
             };
             let is_unsure = !judged.is_empty() && of_agent().any(has_lost);
             for (read, times) in judged {
@@ -85,7 +85,7 @@ impl Keeper {
                 chooser.ended(read.span.dispatch, fate);
             }
             if !open.iter().any(|(_, of, _)| *of == number) {
-                agent.beside.forget();
+                agent.concurrency.forget();
             }
         }
     }

@@ -42,9 +42,9 @@ impl Collector {
     pub fn open(&mut self, sink: &mut Sink, clock: Clock) {
         self.clock = Some(clock);
         if !std::mem::replace(&mut self.is_open, true) {
-            STATE.alone.is_over.store(false, SeqCst);
-            STATE.alone.passed.store(0, Relaxed);
-            STATE.alone.refused.store(0, Relaxed);
+            STATE.serialized.is_over.store(false, SeqCst);
+            STATE.serialized.passed.store(0, Relaxed);
+            STATE.serialized.refused.store(0, Relaxed);
             gates::renew();
             for complaint in planned::open() {
                 sink.put(kind::NOTE, &note(&complaint));
@@ -54,14 +54,18 @@ impl Collector {
 
     /// Takes the times of a dispatch that has ended.
     pub(in crate::queue) fn complete(&mut self, queue: &QueueState, id: u64, times: Times) {
-        if self.is_open && queue.alone.load(Relaxed) != 0 && id != 0 && !self.unchosen.remove(&id) {
+        if self.is_open
+            && queue.serialized.load(Relaxed) != 0
+            && id != 0
+            && !self.unchosen.remove(&id)
+        {
             self.times.insert(id, times);
         }
     }
 
     /// Does one round. Returns how many dispatches were delivered.
     pub fn pass(&mut self, sink: &mut Sink) -> usize {
-        let ended = STATE.alone.take_ended();
+        let ended = STATE.serialized.take_ended();
         for ended in ended {
             let id = ended.pending.dispatch.dispatch_id;
             if ended.pending.chosen.is_none() {
@@ -92,7 +96,7 @@ impl Collector {
         if !self.is_open {
             return 0;
         }
-        let open = STATE.alone.gates().map(|gate| gate.open.load(SeqCst));
+        let open = STATE.serialized.gates().map(|gate| gate.open.load(SeqCst));
         open.sum::<u64>() + self.values.len() as u64
     }
 
@@ -104,7 +108,7 @@ impl Collector {
         }
         self.pass(sink);
         planned::close();
-        STATE.alone.is_over.store(true, SeqCst);
+        STATE.serialized.is_over.store(true, SeqCst);
         for (_, ended) in std::mem::take(&mut self.values) {
             self.deliver(
                 &ended,
@@ -115,7 +119,7 @@ impl Collector {
         }
         // Dispatches that are still in a ring continue to take their turns, but their values are no
         // longer read.
-        for gate in STATE.alone.gates() {
+        for gate in STATE.serialized.gates() {
             let mut pending = gate.pending();
             for pending in pending.iter_mut() {
                 let Some(chosen) = pending.chosen.take() else {
@@ -141,8 +145,11 @@ impl Collector {
         }
         self.times.clear();
         self.unchosen.clear();
-        let alone = &STATE.alone;
-        let (passed, refused) = (alone.passed.load(Relaxed), alone.refused.load(Relaxed));
+        let serialized = &STATE.serialized;
+        let (passed, refused) = (
+            serialized.passed.load(Relaxed),
+            serialized.refused.load(Relaxed),
+        );
         if passed > 0 || refused > 0 || self.void > 0 {
             let text = format!(
                 "counters: {} dispatches were counted, {} were selected and not read; {passed} ran uncounted, and {refused} queues could not be set up for counting",
@@ -173,7 +180,7 @@ impl Collector {
             _ => self.void += 1,
         }
         let users = *STATE
-            .alone
+            .serialized
             .users
             .read()
             .unwrap_or_else(PoisonError::into_inner);

@@ -6,14 +6,14 @@
 //! chosen on that agent so far, and its values count for the dispatch only if the tool then chooses
 //! the same list. The worker thread makes a list ready when it is chosen for the first time.
 //! Dispatches without a window have no values, and neither have those alongside which something else
-//! ran ([`super::beside`]).
+//! ran ([`super::concurrency`]).
 //!
 //! Decisions: AMD-153 (`docs/deviations/amd.md`).
 
 use crate::packet;
-use crate::queue::alone::Dispatch;
 use crate::queue::choosing::ListOn;
 use crate::queue::queue_state::QueueState;
+use crate::queue::serialized::Dispatch;
 use crate::state::STATE;
 use crate::symbols;
 use std::sync::PoisonError;

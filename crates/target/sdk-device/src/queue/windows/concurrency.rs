@@ -46,7 +46,7 @@ pub(super) struct Before {
 
 /// What used an agent, and the windows that are not judged yet.
 #[derive(Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct Concurrency {
     ran: VecDeque<Span>,
     /// Spans that ended up to this time may be forgotten.
     forgotten: u64,
@@ -55,7 +55,7 @@ pub(super) struct Beside {
     waiting: VecDeque<(Before, Vec<Read>)>,
 }
 
-impl Beside {
+impl Concurrency {
     /// Notes something that has ended.
     pub(super) fn ended(&mut self, span: Span) {
         if self.ran.len() >= MOST
@@ -169,8 +169,8 @@ mod tests {
     }
 
     /// The verdict on a window from 10 to 20 around dispatch 1 on queue 1.
-    fn beside(others: &[Span]) -> Option<(u64, u64)> {
-        let mut agent = Beside::default();
+    fn concurrency(others: &[Span]) -> Option<(u64, u64)> {
+        let mut agent = Concurrency::default();
         agent.ended(ran(1, 1, (12, 18)));
         others.iter().for_each(|span| agent.ended(*span));
         agent.read(window(1, 1, (10, 20)));
@@ -179,26 +179,26 @@ mod tests {
 
     #[test]
     fn a_window_is_alone_if_nothing_on_another_queue_ran_from_its_first_to_its_last_packet() {
-        assert_eq!(beside(&[]), Some((12, 18)));
+        assert_eq!(concurrency(&[]), Some((12, 18)));
         assert_eq!(
-            beside(&[ran(2, 2, (1, 10)), ran(2, 3, (20, 30))]),
+            concurrency(&[ran(2, 2, (1, 10)), ran(2, 3, (20, 30))]),
             Some((12, 18))
         );
         // While the counters start, and while they are read.
-        assert_eq!(beside(&[ran(2, 2, (1, 11))]), None);
-        assert_eq!(beside(&[ran(2, 2, (19, 30))]), None);
-        assert_eq!(beside(&[ran(2, 2, (13, 14))]), None);
+        assert_eq!(concurrency(&[ran(2, 2, (1, 11))]), None);
+        assert_eq!(concurrency(&[ran(2, 2, (19, 30))]), None);
+        assert_eq!(concurrency(&[ran(2, 2, (13, 14))]), None);
         // Another queue's window, whatever is in it; and its own.
-        assert_eq!(beside(&[ran(2, 0, (15, 40))]), None);
-        assert_eq!(beside(&[ran(1, 0, (10, 20))]), Some((12, 18)));
+        assert_eq!(concurrency(&[ran(2, 0, (15, 40))]), None);
+        assert_eq!(concurrency(&[ran(1, 0, (10, 20))]), Some((12, 18)));
         // It is not known when this one ended.
-        assert_eq!(beside(&[ran(2, 2, (5, u64::MAX))]), None);
-        assert_eq!(beside(&[ran(2, 2, (20, u64::MAX))]), Some((12, 18)));
+        assert_eq!(concurrency(&[ran(2, 2, (5, u64::MAX))]), None);
+        assert_eq!(concurrency(&[ran(2, 2, (20, u64::MAX))]), Some((12, 18)));
     }
 
     #[test]
     fn a_window_waits_for_what_was_under_way_one_round_later() {
-        let mut agent = Beside::default();
+        let mut agent = Concurrency::default();
         agent.ended(ran(1, 1, (12, 18)));
         agent.read(window(1, 1, (10, 20)));
         let before = || Before {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn more_than_are_remembered_make_old_windows_unknown() {
-        let mut agent = Beside::default();
+        let mut agent = Concurrency::default();
         agent.ended(ran(1, 1, (12, 18)));
         for n in 0..MOST as u64 {
             agent.ended(ran(1, 2 + n, (100 + n, 101 + n)));

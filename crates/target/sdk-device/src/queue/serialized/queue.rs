@@ -57,12 +57,12 @@ pub struct Arguments {
 /// The same as for `hsa_queue_create`, whose arguments these are.
 pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
     let made = turns::is_there().then(Signals::make).flatten();
-    let number = made.and_then(|_| STATE.alone.number());
+    let number = made.and_then(|_| STATE.serialized.number());
     let (Some(signals), Some(number)) = (made, number) else {
         if let Some(signals) = made {
             signals.destroy();
         }
-        STATE.alone.refused.fetch_add(1, Relaxed);
+        STATE.serialized.refused.fetch_add(1, Relaxed);
         return None;
     };
     // SAFETY: the caller promises valid arguments of `hsa_queue_create`, and this function takes
@@ -82,7 +82,7 @@ pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
     if status != 0 {
         // An ordinary queue might fail in the same way; the caller tries that.
         signals.destroy();
-        STATE.alone.refused.fetch_add(1, Relaxed);
+        STATE.serialized.refused.fetch_add(1, Relaxed);
         return None;
     }
     // SAFETY: the call succeeded, so the runtime has stored a pointer to a live queue there.
@@ -90,7 +90,7 @@ pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
     // SAFETY: the queue was made above and is alive.
     let size = unsafe { QueuePointer(queue).size() };
     let gate = STATE
-        .alone
+        .serialized
         .keep(Box::new(Gate::new(number, agent, size, signals)));
     gate.queue.store(queue, Release);
     let data = std::ptr::from_ref(gate).cast_mut().cast::<c_void>();
@@ -102,7 +102,7 @@ pub unsafe fn create_queue(agent: u64, arguments: Arguments) -> Option<u32> {
     if registered != 0 {
         // Without an interceptor, the queue works like any other.
         gate.is_gone.store(true, SeqCst);
-        STATE.alone.refused.fetch_add(1, Relaxed);
+        STATE.serialized.refused.fetch_add(1, Relaxed);
     }
     Some(0)
 }
@@ -160,7 +160,7 @@ unsafe fn put(gate: &'static Gate, at: *const Words, index: u64, out: &mut Vec<W
     let known = what.and_then(|what| Some((what, noted(gate, index)?)));
     let Some((packet, (queue, dispatch_id, launch))) = known else {
         if what.is_some() {
-            STATE.alone.passed.fetch_add(1, Relaxed);
+            STATE.serialized.passed.fetch_add(1, Relaxed);
         }
         // SAFETY: the caller's promise.
         out.push(unsafe { at.read_volatile() });

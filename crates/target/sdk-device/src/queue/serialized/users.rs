@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 /// too many users.
 pub fn add_user(user: &'static dyn User) -> bool {
     let mut users = STATE
-        .alone
+        .serialized
         .users
         .write()
         .unwrap_or_else(PoisonError::into_inner);
@@ -28,21 +28,21 @@ pub fn add_user(user: &'static dyn User) -> bool {
         None => false,
     };
     if added {
-        STATE.alone.asked.store(true, Release);
+        STATE.serialized.asked.store(true, Release);
     }
     added
 }
 
 /// Returns whether there is a user that counts every dispatch in this process.
 pub fn is_asked() -> bool {
-    STATE.alone.asked.load(Acquire)
+    STATE.serialized.asked.load(Acquire)
 }
 
 /// Asks the users about a dispatch. Returns which of them chose, its counters, and its data.
 pub(super) fn choose(dispatch: &Dispatch) -> Option<(usize, Arc<Prepared>, u64)> {
     // Copy the list, so that no lock is held while a user's function runs, which may take long.
     let users = *STATE
-        .alone
+        .serialized
         .users
         .read()
         .unwrap_or_else(PoisonError::into_inner);

@@ -17,7 +17,7 @@ pub(crate) struct EndedList(Vec<Ended>);
 
 /// The shared state. In its initial state all of its bytes are zero.
 #[derive(Debug)]
-pub(crate) struct Alone {
+pub(crate) struct Serialized {
     /// Whether there is a user.
     pub asked: AtomicBool,
     /// The users, which choose dispatches.
@@ -47,9 +47,9 @@ pub(crate) struct Alone {
     pub refused: AtomicU64,
 }
 
-impl Alone {
-    pub(crate) const fn new() -> Alone {
-        Alone {
+impl Serialized {
+    pub(crate) const fn new() -> Serialized {
+        Serialized {
             asked: AtomicBool::new(false),
             users: RwLock::new([None; USERS]),
             gates: [const { AtomicPtr::new(std::ptr::null_mut()) }; GATES],

@@ -9,8 +9,8 @@ use midair_record::counter_plan::Group;
 use midair_sdk_api::counting;
 use midair_sdk_api::counting::dispatch;
 use midair_sdk_api::notes;
-use midair_sdk_device::queue::alone::{self, Dispatch};
-use midair_sdk_device::queue::windows::chosen::{Chooser, Fate, set_chooser};
+use midair_sdk_device::queue::serialized::{self, Dispatch};
+use midair_sdk_device::queue::windows::tool_requests::{Chooser, Fate, set_chooser};
 use midair_sdk_device::symbols;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,7 +21,7 @@ const MOST: usize = 1 << 16;
 /// If all queues were created for counting, the tools count as in a program that was started with
 /// them.
 pub(crate) fn serve(is_wanted: bool) {
-    set_chooser((is_wanted && !alone::is_asked()).then_some(&STATE.counting));
+    set_chooser((is_wanted && !serialized::is_asked()).then_some(&STATE.counting));
 }
 
 /// Ends the choices of a session. Returns a note for the user.

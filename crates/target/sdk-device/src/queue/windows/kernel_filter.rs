@@ -9,7 +9,7 @@
 //! value.
 
 use crate::state::STATE;
-use crate::symbols::choice::{is_chosen, kernel_choice};
+use crate::symbols::kernel_filter::{is_chosen, kernel_choice};
 
 /// Starts a session. Called by the worker thread while no windows are taken.
 pub(super) fn begin() {

@@ -25,9 +25,9 @@ fn count_down(signal: Signal) {
 
 /// Makes a gate with this many dispatches on their way.
 fn gate(agent: u64, dispatches: u64) -> &'static Gate {
-    let number = STATE.alone.number().unwrap();
+    let number = STATE.serialized.number().unwrap();
     let gate = Box::new(Gate::new(number, agent, 16, Signals::make().unwrap()));
-    let gate = STATE.alone.keep(gate);
+    let gate = STATE.serialized.keep(gate);
     for index in 0..dispatches {
         let dispatch = Dispatch {
             dispatch_id: 10 * u64::from(number) + index,
@@ -43,7 +43,7 @@ fn gate(agent: u64, dispatches: u64) -> &'static Gate {
 
 /// Returns which gates' dispatches were let go since the last call: the gate's number, and the
 /// parity of the dispatch.
-fn let_go(gates: &[&Gate]) -> Vec<(u32, usize)> {
+fn open_gates(gates: &[&Gate]) -> Vec<(u32, usize)> {
     let stored = rung();
     let opened = stored.iter().filter(|(_, value)| *value == 0);
     let which = |handle: u64| {
@@ -56,7 +56,7 @@ fn let_go(gates: &[&Gate]) -> Vec<(u32, usize)> {
 }
 
 fn ended() -> Vec<u64> {
-    let ended = STATE.alone.take_ended();
+    let ended = STATE.serialized.take_ended();
     ended
         .iter()
         .map(|ended| ended.pending.dispatch.dispatch_id)
@@ -70,24 +70,24 @@ fn dispatches_of_an_agent_have_their_turn_one_after_another() {
     let gates = [one, two, other];
     let mut turns = Turns::default();
     assert_eq!(turns.look(), Look::Same);
-    assert_eq!(let_go(&gates), []);
+    assert_eq!(open_gates(&gates), []);
     // The second queue reaches its dispatch first.
     count_down(two.signals.reached);
     assert_eq!(turns.look(), Look::Changed);
-    assert_eq!(let_go(&gates), [(two.number, 0)]);
+    assert_eq!(open_gates(&gates), [(two.number, 0)]);
     count_down(one.signals.reached);
     count_down(other.signals.reached);
     turns.look();
-    assert_eq!(let_go(&gates), [(other.number, 0)], "on another agent");
+    assert_eq!(open_gates(&gates), [(other.number, 0)], "on another agent");
     count_down(two.signals.done);
     turns.look();
-    assert_eq!(let_go(&gates), [(one.number, 0)]);
+    assert_eq!(open_gates(&gates), [(one.number, 0)]);
     assert_eq!(ended(), [10 * u64::from(two.number)]);
     // The next dispatch of the same queue waits on the other signal.
     count_down(one.signals.done);
     count_down(one.signals.reached);
     turns.look();
-    assert_eq!(let_go(&gates), [(one.number, 1)]);
+    assert_eq!(open_gates(&gates), [(one.number, 1)]);
     count_down(one.signals.done);
     count_down(other.signals.done);
     turns.look();
@@ -103,10 +103,10 @@ fn a_queue_that_is_destroyed_loses_its_turn() {
     count_down(one.signals.reached);
     count_down(two.signals.reached);
     turns.look();
-    assert_eq!(let_go(&[one, two]), [(one.number, 0)]);
+    assert_eq!(open_gates(&[one, two]), [(one.number, 0)]);
     one.is_gone.store(true, SeqCst);
     turns.look();
-    assert_eq!(let_go(&[one, two]), [(two.number, 0)]);
+    assert_eq!(open_gates(&[one, two]), [(two.number, 0)]);
     assert_eq!(ended(), [10 * u64::from(one.number)]);
 }
 
@@ -178,7 +178,7 @@ fn a_dispatch_is_noted_when_its_packet_is_whole() {
     let session = Session::begin();
     let gate = gate(7, 0);
     let queue = session.queue();
-    queue.state.alone.store(gate.number, SeqCst);
+    queue.state.serialized.store(gate.number, SeqCst);
     queue.reserve(1);
     queue.write(0, DISPATCH, 0);
     let too_early = Arc::new(AtomicBool::new(true));

@@ -36,7 +36,7 @@ const SLACK: libc::c_ulong = 1000;
 /// Returns whether the thread runs; the first call starts it.
 pub(super) fn is_there() -> bool {
     let mut made = STATE
-        .alone
+        .serialized
         .turns
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
@@ -48,9 +48,9 @@ pub(super) fn is_there() -> bool {
 
 /// Wakes the thread, since a dispatch is on its way or a gate has changed.
 pub(super) fn wake() {
-    let alone = &STATE.alone;
-    if alone.sleeps.load(SeqCst) != 0 {
-        alone.wanted.fetch_add(1, SeqCst);
+    let serialized = &STATE.serialized;
+    if serialized.sleeps.load(SeqCst) != 0 {
+        serialized.wanted.fetch_add(1, SeqCst);
         futex(libc::FUTEX_WAKE, 1);
     }
 }
@@ -61,11 +61,14 @@ pub fn while_shut_down<T>(act: impl FnOnce() -> T) -> T {
     if !is_asked() {
         return act();
     }
-    let alone = &STATE.alone;
-    let held = alone.looking.lock().unwrap_or_else(PoisonError::into_inner);
+    let serialized = &STATE.serialized;
+    let held = serialized
+        .looking
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let result = act();
     if !symbols::runtime_is_open() {
-        for gate in alone.gates() {
+        for gate in serialized.gates() {
             lose(gate);
         }
     }
@@ -77,12 +80,12 @@ pub fn while_shut_down<T>(act: impl FnOnce() -> T) -> T {
 /// Gives the signals of all gates without dispatches on their way back, at the end of a session.
 pub(super) fn park() {
     let held = STATE
-        .alone
+        .serialized
         .looking
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     for gate in STATE
-        .alone
+        .serialized
         .gates()
         .filter(|gate| !gate.is_gone.load(SeqCst))
     {
@@ -98,7 +101,7 @@ fn futex(operation: libc::c_int, value: u32) {
     unsafe {
         libc::syscall(
             libc::SYS_futex,
-            STATE.alone.wanted.as_ptr(),
+            STATE.serialized.wanted.as_ptr(),
             operation | libc::FUTEX_PRIVATE_FLAG,
             value,
             std::ptr::null::<libc::timespec>(),
@@ -109,12 +112,12 @@ fn futex(operation: libc::c_int, value: u32) {
 fn serve() {
     // SAFETY: the call takes a number, and affects only the calling thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK) };
-    let alone = &STATE.alone;
+    let serialized = &STATE.serialized;
     let mut turns = Turns::default();
     let mut looks = 0;
     let mut since = Instant::now();
     loop {
-        let seen = alone.wanted.load(SeqCst);
+        let seen = serialized.wanted.load(SeqCst);
         match turns.look() {
             Look::Changed => looks = 0,
             Look::Same if looks < LOOKS => {
@@ -125,11 +128,11 @@ fn serve() {
             // Only the device changes these signals, and they wake no thread, so poll them.
             Look::Same => std::thread::sleep((since.elapsed() / 16).clamp(NAP, LONGEST_NAP)),
             Look::Idle => {
-                alone.sleeps.store(1, SeqCst);
+                serialized.sleeps.store(1, SeqCst);
                 if turns.look() == Look::Idle {
                     futex(libc::FUTEX_WAIT, seen);
                 }
-                alone.sleeps.store(0, SeqCst);
+                serialized.sleeps.store(0, SeqCst);
                 looks = 0;
             }
         }
@@ -188,12 +191,12 @@ impl Turns {
     /// Looks at all gates once.
     pub(super) fn look(&mut self) -> Look {
         let _held = STATE
-            .alone
+            .serialized
             .looking
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut came_to = Look::Idle;
-        for gate in STATE.alone.gates() {
+        for gate in STATE.serialized.gates() {
             let index = gate.number as usize - 1;
             if self.progress.len() <= index {
                 self.progress.resize(index + 1, Progress::default());
@@ -227,7 +230,7 @@ impl Turns {
         }
         for line in self.lines.values_mut().filter(|line| line.holder.is_none()) {
             if let Some(next) = line.waiting.pop_front()
-                && let Some(gate) = STATE.alone.gate(next)
+                && let Some(gate) = STATE.serialized.gate(next)
                 && let Some(progress) = self.progress.get(next as usize - 1)
             {
                 line.holder = Some(next);
@@ -241,7 +244,7 @@ impl Turns {
 
 /// Returns how often the device has decremented a signal of a gate from 0.
 fn count(signal: Signal) -> Result<u64, Gone> {
-    let value = if STATE.alone.is_over.load(SeqCst) {
+    let value = if STATE.serialized.is_over.load(SeqCst) {
         afterwards::value(signal)?
     } else {
         // SAFETY: the gate is not gone, so its signals exist: they are destroyed only under the
@@ -258,7 +261,7 @@ fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> Result<bool,
     if done > progress.done {
         progress.done += 1;
         let pending = gate.pending().pop_front();
-        let ended = if STATE.alone.is_over.load(SeqCst) {
+        let ended = if STATE.serialized.is_over.load(SeqCst) {
             // Nothing asks for the values any more, and the runtime, to which the memory would be
             // given back, may be partly shut down.
             std::mem::forget(pending);
@@ -276,7 +279,7 @@ fn follow(gate: &Gate, line: &mut Line, progress: &mut Progress) -> Result<bool,
                 }
             })
         };
-        STATE.alone.end(ended);
+        STATE.serialized.end(ended);
         gate.open.fetch_sub(1, SeqCst);
         if line.holder == Some(gate.number) {
             line.holder = None;
@@ -301,7 +304,7 @@ fn open(gate: &Gate, turn: u64) {
     let [this, next] = [turn, turn + 1].map(|turn| gate.signals.open[(turn % 2) as usize]);
     // The dispatch behind it stays held: it waits on the other signal, which is closed before this
     // one is opened.
-    if STATE.alone.is_over.load(SeqCst) {
+    if STATE.serialized.is_over.load(SeqCst) {
         let opened = afterwards::set_value(next, 1).and_then(|()| afterwards::set_value(this, 0));
         if opened.is_err() {
             lose(gate);
@@ -334,13 +337,15 @@ fn leave(gate: &Gate, line: &mut Line) {
         line.holder = None;
     }
     let pending = std::mem::take(&mut *gate.pending());
-    STATE.alone.end(pending.into_iter().map(|pending| Ended {
-        pending,
-        words: None,
-        ticks: [0; 4],
-    }));
+    STATE
+        .serialized
+        .end(pending.into_iter().map(|pending| Ended {
+            pending,
+            words: None,
+            ticks: [0; 4],
+        }));
     gate.open.store(0, SeqCst);
-    if !gate.is_lost.load(SeqCst) && !STATE.alone.is_over.load(SeqCst) {
+    if !gate.is_lost.load(SeqCst) && !STATE.serialized.is_over.load(SeqCst) {
         gate.signals.destroy();
     }
 }

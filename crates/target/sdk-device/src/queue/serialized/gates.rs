@@ -23,24 +23,24 @@ pub(in crate::queue) fn gate_of(queue: u64) -> u32 {
     }
     // Take the newest gate: a queue may have the address of an earlier one.
     let here = |gate: &&Gate| gate.queue.load(Relaxed) == queue && !gate.is_gone.load(Relaxed);
-    let found = STATE.alone.gates().filter(here).last();
+    let found = STATE.serialized.gates().filter(here).last();
     found.map_or(0, |gate| gate.number)
 }
 
 /// Makes new gates, at the start of a session, for queues whose gates were parked.
 pub(super) fn renew() {
     let parked: Vec<&Gate> = STATE
-        .alone
+        .serialized
         .gates()
         .filter(|gate| gate.is_parked.swap(false, SeqCst))
         .collect();
     for gate in parked {
         if let Some(signals) = Signals::make()
-            && let Some(number) = STATE.alone.number()
+            && let Some(number) = STATE.serialized.number()
         {
             let new = Gate::new(number, gate.agent, gate.size, signals);
             new.queue.store(gate.queue.load(Relaxed), Relaxed);
-            let new = STATE.alone.keep(Box::new(new));
+            let new = STATE.serialized.keep(Box::new(new));
             gate.next.store(std::ptr::from_ref(new).cast_mut(), Release);
         }
     }
@@ -49,7 +49,7 @@ pub(super) fn renew() {
 /// Counts a queue that the application has made in a way in which it cannot be intercepted.
 pub(crate) fn is_made_otherwise() {
     if is_asked() {
-        STATE.alone.refused.fetch_add(1, Relaxed);
+        STATE.serialized.refused.fetch_add(1, Relaxed);
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Leaving(Option<&'static Gate>);
 /// Notes the gate of a queue that the application is about to destroy, and waits briefly for the
 /// values of its last dispatches.
 pub(crate) fn destroys(queue: u64) -> Leaving {
-    let gate = STATE.alone.gate(gate_of(queue));
+    let gate = STATE.serialized.gate(gate_of(queue));
     if let Some(gate) = gate {
         await_values(gate, LAST_VALUES);
     }
@@ -73,7 +73,7 @@ pub(super) fn await_values(gate: &Gate, limit: Duration) {
     let end = Instant::now() + limit;
     while gate.open.load(SeqCst) != 0
         && !gate.is_gone.load(SeqCst)
-        && !STATE.alone.is_over.load(SeqCst)
+        && !STATE.serialized.is_over.load(SeqCst)
         && Instant::now() < end
     {
         std::thread::sleep(NAP);
@@ -98,9 +98,9 @@ pub(in crate::queue) fn enqueued(
     (index, dispatch_id): (u64, u64),
     launch: Launch,
 ) {
-    let number = queue.alone.load(Relaxed);
+    let number = queue.serialized.load(Relaxed);
     if number != 0
-        && let Some(gate) = STATE.alone.gate(number)
+        && let Some(gate) = STATE.serialized.gate(number)
     {
         gate.note(index, dispatch_id, launch);
     }

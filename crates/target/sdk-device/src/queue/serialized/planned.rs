@@ -6,7 +6,7 @@ use super::users::add_user;
 use crate::queue::window_records::{Writer, is_plausible};
 use crate::sink::Sink;
 use crate::symbols;
-use crate::symbols::choice::{self, KernelChoice};
+use crate::symbols::kernel_filter::{self, KernelChoice};
 use midair_record::counter_plan::Plan;
 use midair_record::event::{CounterWindow, WindowResult};
 use midair_sdk_hot::pause;
@@ -33,7 +33,7 @@ impl Kernels {
     /// names are known.
     fn has(&self, kernel_object: u64) -> bool {
         let (id, is_chosen) =
-            choice::is_chosen_within(kernel_object, NAME_LIMIT).unwrap_or((0, true));
+            kernel_filter::is_chosen_within(kernel_object, NAME_LIMIT).unwrap_or((0, true));
         if !is_chosen || self.choice.iterations.is_empty() {
             return is_chosen;
         }
@@ -110,7 +110,7 @@ pub(super) fn open() -> Vec<String> {
         }
     }
     *PLANNED.records() = Writer::new();
-    let kernels = choice::kernel_choice().map(|choice| Kernels {
+    let kernels = kernel_filter::kernel_choice().map(|choice| Kernels {
         choice,
         seen: Mutex::default(),
     });
