@@ -34,3 +34,7 @@ def rocprof_compute():
 
 def rocpd():
     _become("rocpd")
+
+
+def rocprofv3_avail():
+    _become("rocprofv3-avail")

@@ -9,32 +9,11 @@
 #ifndef ROCPROFILER_SDK_ROCATTACH_ROCATTACH_H_
 #define ROCPROFILER_SDK_ROCATTACH_ROCATTACH_H_
 
-#include <stdint.h>
+#include <rocprofiler-sdk-rocattach/defines.h>
+#include <rocprofiler-sdk-rocattach/types.h>
+#include <rocprofiler-sdk-rocattach/version.h>
 
-#define ROCATTACH_API __attribute__((visibility("default")))
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-typedef enum rocattach_status_t
-{
-    ROCATTACH_STATUS_SUCCESS                                    = 0,
-    ROCATTACH_STATUS_ERROR                                      = 1, /* none of the below; standard error says what */
-    ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT                     = 2, /* no pid, no session with it, or one already */
-    ROCATTACH_STATUS_ERROR_NOT_SUPPORTED                        = 3,
-    ROCATTACH_STATUS_ERROR_PTRACE_ERROR                         = 4, /* the process could not be entered */
-    ROCATTACH_STATUS_ERROR_PTRACE_OPERATION_NOT_PERMITTED       = 5,
-    ROCATTACH_STATUS_ERROR_PTRACE_PROCESS_NOT_FOUND             = 6,
-    ROCATTACH_STATUS_LAST                                       = 7
-} rocattach_status_t;
-
-typedef struct rocattach_version_triplet_t
-{
-    uint32_t major;
-    uint32_t minor;
-    uint32_t patch;
-} rocattach_version_triplet_t;
+ROCATTACH_EXTERN_C_INIT
 
 /* Attaches to a process and returns when its calls are being recorded. On failure the process is as it was. */
 rocattach_status_t rocattach_attach(int pid) ROCATTACH_API;
@@ -43,7 +22,8 @@ rocattach_status_t rocattach_attach(int pid) ROCATTACH_API;
  * meanwhile is no failure; one that was killed is, and what it recorded is written. */
 rocattach_status_t rocattach_detach(int pid) ROCATTACH_API;
 
-/* A process and its children. Answer ROCATTACH_STATUS_ERROR_NOT_SUPPORTED for now. */
+/* The same for a process and all of its descendants. The attach goes on after a process that fails, and the status is that of the last
+ * failure. The detach is for the processes of the attach with this pid; without such an attach it is an invalid argument. */
 rocattach_status_t rocattach_attach_tree(int pid) ROCATTACH_API;
 rocattach_status_t rocattach_detach_tree(int pid) ROCATTACH_API;
 
@@ -61,8 +41,6 @@ const char* rocattach_get_status_string(rocattach_status_t status) ROCATTACH_API
 void attach(uint32_t pid) ROCATTACH_API;
 void detach(void) ROCATTACH_API;
 
-#ifdef __cplusplus
-}
-#endif
+ROCATTACH_EXTERN_C_FINI
 
 #endif

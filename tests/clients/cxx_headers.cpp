@@ -2,9 +2,12 @@
 // Its argument: a code object for gfx942 with the kernels vadd and scale.
 #include <rocprofiler-sdk/cxx/codeobj/code_printing.hpp>
 #include <rocprofiler-sdk/cxx/codeobj/segment.hpp>
+#include <rocprofiler-sdk/cxx/container/c_array.hpp>
 #include <rocprofiler-sdk/cxx/constants.hpp>
+#include <rocprofiler-sdk/cxx/details/join.hpp>
 #include <rocprofiler-sdk/cxx/details/mpl.hpp>
 #include <rocprofiler-sdk/cxx/details/name_info.hpp>
+#include <rocprofiler-sdk/cxx/details/tokenize.hpp>
 #include <rocprofiler-sdk/cxx/enum_string.hpp>
 #include <rocprofiler-sdk/cxx/hash.hpp>
 #include <rocprofiler-sdk/cxx/name_info.hpp>
@@ -17,6 +20,7 @@
 #include <map>
 #include <set>
 #include <unordered_set>
+#include <vector>
 
 namespace
 {
@@ -228,12 +232,47 @@ void code(const std::string& path)
         CHECK(is_thrown);
     }
 }
+
+void containers()
+{
+    const rocprofiler_version_triplet_t old{1, 2, 1}, later{1, 10, 0};
+    CHECK(old < later && later >= old && old == old && old != later && later > old && old <= old);
+    int numbers[4] = {1, 2, 3, 4};
+    auto all = rocprofiler::sdk::container::make_c_array(numbers, 4);
+    all.pop_front();
+    int sum = 0;
+    for (int number : all) sum += number;
+    CHECK(sum == 9 && all.size() == 3 && all.slice(1, 3)[1] == 4 && static_cast<int*>(all) == numbers + 1);
+    bool is_thrown = false;
+    try {
+        all.at(3);
+    } catch (const std::out_of_range&) {
+        is_thrown = true;
+    }
+    CHECK(is_thrown);
+    all.pop_back();
+    CHECK(all.size() == 2);
+
+    namespace join = rocprofiler::sdk::join;
+    namespace parse = rocprofiler::sdk::parse;
+    const std::map<std::string, int> map{{"a", 1}};
+    const std::vector<int> none;
+    CHECK(join::join(", ", 1, "two", true, none, std::vector<int>{3, 4}, map) == "1, two, true, [3, 4], [{a, 1}]");
+    CHECK(join::join<join::QuoteStrings>('/', "a", std::string{"b"}) == "\"a\"/\"b\"");
+    CHECK(join::join({", ", "<", ">"}, 1, 2) == "<1, 2>" && join::join(",") == "" && join::quoted(7) == "\"7\"");
+    const join::array_config elements{";", "(", ")"};
+    CHECK(join::join(join::config{elements}, none, std::vector<int>{1, 2}) == "(1;2)");
+    CHECK(parse::tokenize("a,, b;c") == std::vector<std::string>{"a", "b", "c"});
+    CHECK(parse::tokenize("::", ":").empty() && parse::tokenize("x y", ":") == std::vector<std::string>{"x y"});
+    CHECK(parse::strip("\t a b \n") == "a b" && parse::strip("aba", "a") == "b" && parse::strip("  ").empty());
+}
 } // namespace
 
 int main(int argc, char** argv)
 {
     try {
         comparisons();
+        containers();
         texts();
         names();
         archives();

@@ -69,7 +69,7 @@ impl Traps {
             installed,
             kit: Kit::new()?,
         };
-        for name in ["rocprofv3", "rocprof-compute", "rocpd"] {
+        for name in ["rocprofv3", "rocprof-compute", "rocpd", "rocprofv3-avail"] {
             let link = traps.at("links").join(name);
             fs::create_dir_all(traps.at("links"))?;
             symlink("../bin/midair", link)?;
@@ -362,6 +362,13 @@ const TRIED: &[(&str, &str, &[&str])] = &[
     ),
     ("rocpd", "merge", &["merge -i {closed}/secret -d {roots}"]),
     ("rocpd", "package", &["package -i {closed}/secret"]),
+    ("rocprofv3-avail", "list", &["list --arch gfx942"]),
+    ("rocprofv3-avail", "info", &["info --arch gfx942 --pmc"]),
+    (
+        "rocprofv3-avail",
+        "pmc-check",
+        &["pmc-check --arch gfx942 SQ_WAVES"],
+    ),
 ];
 
 #[test]
@@ -444,7 +451,7 @@ fn a_set_uid_program_does_nothing() -> Result<()> {
         contents(&traps.at("roots"))?,
         contents(&traps.at("closed"))?,
     ];
-    let own = ["rocprofv3", "rocprof-compute", "rocpd"].map(|name| traps.at("bin").join(name));
+    let own = ["rocprofv3", "rocprof-compute"].map(|name| traps.at("bin").join(name));
     for bits in [0o4755, 0o2755, 0o6755] {
         for file in own.iter().chain([&traps.installed.midair()]) {
             mode(file, bits)?;

@@ -27,7 +27,7 @@ use crate::run::{At, Outcome, cargo, failed, output, root, run, target_directory
 use crate::{layout, stage};
 
 /// `midair` is each of these by the name that it is called by, so one copy of the code is enough.
-const OTHER_NAMES: [&str; 3] = ["rocprofv3", "rocprof-compute", "rocpd"];
+const OTHER_NAMES: [&str; 2] = ["rocprofv3", "rocprof-compute"];
 
 /// What every product is made from.
 #[derive(Debug)]

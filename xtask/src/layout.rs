@@ -89,10 +89,15 @@ pub const DEMO: &str = "lib/midair-demo";
 /// give such names to files, because in cargo a library's name must be an identifier. The links are
 /// for linking, and for programs that load a library by an older name.
 pub const ITEMS: &[Item] = &[
-    program("midair", "bin/midair"),
+    // It is each of these by the name that it is called by.
+    Item {
+        source: Source::Built("midair"),
+        to: "bin/midair",
+        links: &["rocpd", "rocprofv3-avail"],
+        executable: true,
+    },
     program("rocprofv3", "bin/rocprofv3"),
     program("rocprof-compute", "bin/rocprof-compute"),
-    program("rocpd", "bin/rocpd"),
     Item {
         source: Source::File("python/rocprof-attach.py"),
         to: "bin/rocprof-attach",
@@ -273,6 +278,10 @@ pub const GENERATED: &[(&[&str], &str)] = &[
         &["man", "rocprof-compute-analyze"],
         "share/man/man1/rocprof-compute-analyze.1",
     ),
+    (
+        &["man", "rocprofv3-avail"],
+        "share/man/man1/rocprofv3-avail.1",
+    ),
     (&["man", "rocpd"], "share/man/man1/rocpd.1"),
     (&["man", "rocpd-convert"], "share/man/man1/rocpd-convert.1"),
     (&["man", "rocpd-query"], "share/man/man1/rocpd-query.1"),
@@ -293,6 +302,18 @@ pub const GENERATED: &[(&[&str], &str)] = &[
     (
         &["completions", "bash", "--command", "rocpd"],
         "share/bash-completion/completions/rocpd",
+    ),
+    (
+        &["completions", "bash", "--command", "rocprofv3-avail"],
+        "share/bash-completion/completions/rocprofv3-avail",
+    ),
+    (
+        &["completions", "zsh", "--command", "rocprofv3-avail"],
+        "share/zsh/site-functions/_rocprofv3-avail",
+    ),
+    (
+        &["completions", "fish", "--command", "rocprofv3-avail"],
+        "share/fish/vendor_completions.d/rocprofv3-avail.fish",
     ),
     (
         &["completions", "zsh", "--command", "rocpd"],
@@ -364,7 +385,8 @@ mod tests {
         for name in [
             "bin/midair",
             "bin/rocprofv3",
-            "bin/rocpd",
+            "rocpd",
+            "rocprofv3-avail",
             "bin/rocprof-attach",
             "lib/librocprofiler-sdk-rocattach.so.1",
             "librocprofiler-attach.so",

@@ -1,4 +1,4 @@
-/* rocprofiler-sdk for C++: comparisons of ids, agents and sizes, for maps and sorted containers. */
+/* rocprofiler-sdk for C++: comparisons of ids, agents, sizes and versions, for maps and sorted containers. */
 #ifndef ROCPROFILER_SDK_CXX_OPERATORS_HPP_
 #define ROCPROFILER_SDK_CXX_OPERATORS_HPP_
 
@@ -56,6 +56,22 @@ inline bool less(const rocprofiler_dim3_t& left, const rocprofiler_dim3_t& right
 {
     return size_key(left) < size_key(right);
 }
+
+/* Versions are ordered by major, minor and patch. */
+inline std::tuple<uint32_t, uint32_t, uint32_t> version_key(const rocprofiler_version_triplet_t& of)
+{
+    return std::make_tuple(of.major, of.minor, of.patch);
+}
+
+inline bool equal(const rocprofiler_version_triplet_t& left, const rocprofiler_version_triplet_t& right)
+{
+    return version_key(left) == version_key(right);
+}
+
+inline bool less(const rocprofiler_version_triplet_t& left, const rocprofiler_version_triplet_t& right)
+{
+    return version_key(left) < version_key(right);
+}
 } // namespace operators
 } // namespace sdk
 } // namespace rocprofiler
@@ -85,6 +101,7 @@ ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_counter_config_id_t)
 ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_callback_thread_t)
 ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_agent_v0_t)
 ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_dim3_t)
+ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_version_triplet_t)
 ROCPROFILER_SDK_CXX_COMPARED(hsa_agent_t)
 
 /* Without HSA's own headers these types are not there. */

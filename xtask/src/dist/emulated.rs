@@ -81,6 +81,7 @@ fn starts(program: &Path) -> Outcome<Vec<String>> {
         ("rocprofv3", &["--help"], "Usage: rocprofv3"),
         ("rocprof-compute", &["--help"], "Usage: rocprof-compute"),
         ("rocpd", &["--help"], "Usage: rocpd"),
+        ("rocprofv3-avail", &["--help"], "Usage: rocprofv3-avail"),
     ] {
         let named = place.join(name);
         if !named.exists() {

@@ -36,7 +36,7 @@ pub const PACKAGES: [Package; 3] = [
     Package {
         name: "midair",
         summary: "attach a GPU profiler to a running process",
-        description: "Profiles HIP, HSA and CUDA programs that are already running, without a restart and without preparation. This package has the programs midair, rocprofv3, rocprof-attach, rocprof-compute and rocpd, their manual pages and their completions.",
+        description: "Profiles HIP, HSA and CUDA programs that are already running, without a restart and without preparation. This package has the programs midair, rocprofv3, rocprofv3-avail, rocprof-attach, rocprof-compute and rocpd, their manual pages and their completions.",
         needs: &["midair-libs"],
         has: |file| file.starts_with("bin/") || file.starts_with("share/"),
         links: &[("usr/bin/midair", "bin/midair")],

@@ -13,7 +13,7 @@ import zipfile
 to, version, tag, seconds, summary, readme = sys.argv[1:]
 MOMENT = time.gmtime(max(int(seconds), 315532800))[:6]  # A zip file begins in 1980.
 INFO = f"midair-{version}.dist-info"
-SCRIPTS = ("midair", "rocprofv3", "rocprof-attach", "rocprof-compute", "rocpd")
+SCRIPTS = ("midair", "rocprofv3", "rocprof-attach", "rocprof-compute", "rocpd", "rocprofv3-avail")
 
 files = {}
 for line in sys.stdin.read().splitlines():

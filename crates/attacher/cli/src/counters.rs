@@ -110,19 +110,27 @@ fn contents(file: &str) -> Result<String, Failure> {
 }
 
 /// A GPU, and what it counts.
-struct Listed {
+pub(crate) struct Listed {
     /// Its number among the GPUs and the driver's node, or none for a GPU that was named.
-    place: Option<(i32, u32)>,
+    pub(crate) place: Option<(i32, u32)>,
     /// "gfx942".
-    name: String,
+    pub(crate) name: String,
     product: String,
     shape: Shape,
     /// The architecture, or None for a GPU whose counters are not known.
-    architecture: Option<&'static Architecture>,
-    counters: Vec<Available>,
+    pub(crate) architecture: Option<&'static Architecture>,
+    pub(crate) counters: Vec<Available>,
 }
 
-fn gpus(arch: Option<&str>, settings: &Settings) -> Result<Vec<Listed>, Failure> {
+impl Listed {
+    /// Returns its number among the GPUs.
+    pub(crate) fn number(&self) -> i32 {
+        self.place.map_or(0, |(number, _)| number)
+    }
+}
+
+/// Returns the GPUs of the machine, or the one of this name.
+pub(crate) fn gpus(arch: Option<&str>, settings: &Settings) -> Result<Vec<Listed>, Failure> {
     let added = match settings.text(EXTRA_COUNTERS) {
         Some(text) => Definitions::read(text)
             .map_err(|error| Failure::new(Kind::Usage, format!("extra counters: {error}")))?,
@@ -211,8 +219,7 @@ fn shape(agent: &Agent) -> Shape {
 fn lines(gpus: &[Listed]) -> String {
     let mut text = String::new();
     for gpu in gpus {
-        let number = gpu.place.map_or(0, |(number, _)| number);
-        text += &format!("GPU:{number}\nName:{}\n", gpu.name);
+        text += &format!("GPU:{}\nName:{}\n", gpu.number(), gpu.name);
         if gpu.architecture.is_none() {
             text += "The counters of this GPU are unknown.\n\n";
         }

@@ -3,7 +3,7 @@
 use clap::Command;
 use std::ffi::OsString;
 
-use crate::{midair, rocpd, show};
+use crate::{avail, midair, rocpd, show};
 
 /// The word that shows everything, including options that are known and not built.
 const ALL: &str = "--help-all";
@@ -146,6 +146,7 @@ pub(crate) fn examples(page: &str) -> Option<&'static str> {
         "midair-why" => WHY,
         "midair-show" => show::HELP,
         "rocpd" => rocpd::HELP,
+        "rocprofv3-avail" => avail::HELP,
         _ => return None,
     };
     text.strip_prefix("Examples:\n")?.split("\n\n").next()

@@ -40,6 +40,8 @@ pub struct Launch<'a> {
     pub preload: &'a [String],
     /// Whether to preload no ROCTx library, even where markers are traced.
     pub suppress_markers: bool,
+    /// Whether the command is printed and nothing is started.
+    pub echo: bool,
     /// Which libraries, where they are not the ones next to this program.
     pub libraries: Libraries<'a>,
 }
@@ -113,7 +115,12 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
         None => launch.libraries.beside(own)?,
     };
     warn(program, launch, &install, report);
-    let error = command(program, arguments, launch, &install).exec();
+    let mut command = command(program, arguments, launch, &install);
+    if launch.echo {
+        report.line(&as_a_shell_takes_it(&command));
+        return Ok(0);
+    }
+    let error = command.exec();
     Ok(not_started(program, &error, report))
 }
 
@@ -154,6 +161,10 @@ pub fn run_passes(
         let mut command = command(program, arguments, &pass, &install);
         // The process that reports an empty result is not this one.
         command.env_remove(LAUNCHED);
+        if launch.echo {
+            report.line(&as_a_shell_takes_it(&command));
+            continue;
+        }
         let status = match command.status() {
             Ok(status) => status,
             Err(error) => return Ok(not_started(program, &error, report)),
@@ -230,6 +241,32 @@ fn command(
         };
     }
     command
+}
+
+/// Returns a command as a line for a shell: the changes to the environment, the program and its arguments.
+fn as_a_shell_takes_it(command: &Command) -> String {
+    let quoted = |word: &OsStr| {
+        let word = word.to_string_lossy();
+        let is_plain =
+            |letter: char| letter.is_ascii_alphanumeric() || "_-./:=,%+@".contains(letter);
+        match !word.is_empty() && word.chars().all(is_plain) {
+            true => word.into_owned(),
+            false => format!("'{}'", word.replace('\'', "'\\''")),
+        }
+    };
+    let mut words = vec!["env".to_owned()];
+    // env takes variables to remove before those to set.
+    for (name, _) in command.get_envs().filter(|(_, value)| value.is_none()) {
+        words.extend(["-u".to_owned(), quoted(name)]);
+    }
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            words.push(format!("{}={}", quoted(name), quoted(value)));
+        }
+    }
+    words.push(quoted(command.get_program()));
+    words.extend(command.get_args().map(quoted));
+    words.join(" ")
 }
 
 /// Reports that the program cannot be started. Returns the exit code.
@@ -423,6 +460,7 @@ mod tests {
             "/opt/x/lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
         );
         let launch = Launch {
+            echo: false,
             words: &[],
             settings: &settings,
             preload: &["libfirst.so".to_owned()],
@@ -446,6 +484,20 @@ mod tests {
         assert!(
             get("ROCP_TOOL_LIBRARIES")
                 .is_some_and(|list| list.ends_with("librocprofiler-sdk-tool.so.1"))
+        );
+    }
+
+    #[test]
+    fn a_command_is_shown_as_a_shell_takes_it() {
+        let mut command = Command::new("./a b");
+        command
+            .args(["-x", "it's", ""])
+            .env("B", "1 2")
+            .env("A", "p:q");
+        command.env_remove("C");
+        assert_eq!(
+            as_a_shell_takes_it(&command),
+            r"env -u C A=p:q B='1 2' './a b' -x 'it'\''s' ''"
         );
     }
 }

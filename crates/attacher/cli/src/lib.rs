@@ -1,4 +1,4 @@
-//! The command lines: `rocprofv3`, with AMD's spelling and messages, `midair`, the friendlier one over
+//! The command lines: `rocprofv3` and `rocprofv3-avail`, with AMD's spelling and messages, `midair`, the friendlier one over
 //! the same engine, and `rocpd`, for databases.
 //!
 //! * [`command`] builds clap commands from the table of options in `midair-settings`; nothing is
@@ -18,6 +18,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod attach;
+pub mod avail;
 pub mod command;
 pub mod connect;
 mod counters;

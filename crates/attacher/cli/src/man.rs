@@ -8,10 +8,10 @@ use clap::builder::PossibleValue;
 use midair_output::WriteError;
 use midair_output::files::FileSet;
 
-use crate::{help, midair, rocpd, rocprofv3};
+use crate::{avail, help, midair, rocpd, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 24] = [
+pub const PAGES: [&str; 25] = [
     "midair",
     "midair-attach",
     "midair-flame",
@@ -31,6 +31,7 @@ pub const PAGES: [&str; 24] = [
     "rocprof-compute-profile",
     "rocprof-compute-live",
     "rocprof-compute-analyze",
+    "rocprofv3-avail",
     "rocpd",
     "rocpd-convert",
     "rocpd-query",
@@ -66,6 +67,7 @@ pub fn page(name: &str) -> io::Result<Vec<u8>> {
         "midair" => midair::command(),
         "rocprof-compute" => midair_compute::command::command(),
         "rocpd" => rocpd::command(),
+        "rocprofv3-avail" => avail::command(),
         _ if name.starts_with("rocp") => {
             let (program, mut command) = match name.strip_prefix("rocprof-compute-") {
                 Some(_) => ("rocprof-compute", midair_compute::command::command()),

@@ -25,8 +25,8 @@ use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
 use crate::{
-    counters, demo, doctor, flame, fleet, help, man, metrics, ps, rocpd, rocprofv3, show, top,
-    version, why, words,
+    avail, counters, demo, doctor, flame, fleet, help, man, metrics, ps, rocpd, rocprofv3, show,
+    top, version, why, words,
 };
 
 fn pid_argument() -> Arg {
@@ -155,7 +155,13 @@ pub fn command() -> Command {
                     Arg::new("command")
                         .long("command")
                         .value_name("NAME")
-                        .value_parser(["midair", "rocprofv3", "rocprof-compute", "rocpd"])
+                        .value_parser([
+                            "midair",
+                            "rocprofv3",
+                            "rocprof-compute",
+                            "rocpd",
+                            "rocprofv3-avail",
+                        ])
                         .default_value("midair")
                         .help("Print completions for this command"),
                 ),
@@ -294,6 +300,7 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
         words: &words,
         settings: &settings,
         preload: &[],
+        echo: false,
         suppress_markers: false,
         libraries: launch::Libraries::default(),
     };
@@ -604,6 +611,7 @@ fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
         "rocprofv3" => rocprofv3::command(),
         "rocprof-compute" => midair_compute::command::command(),
         "rocpd" => rocpd::command(),
+        "rocprofv3-avail" => avail::command(),
         // Whatever follows `compute` belongs to the other program.
         _ => command().mut_subcommand("compute", |_| {
             let compute = midair_compute::command::command();

@@ -11,15 +11,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs the command line that the first word names: `rocprofv3`, `rocprof-compute` and `rocpd` where a
-/// link to `midair` has that name, and `midair` for every other name. Returns the exit code. Call it first of
+/// Runs the command line that the first word names: `rocprofv3`, `rocprofv3-avail`, `rocprof-compute` and
+/// `rocpd` where a link to `midair` has that name, and `midair` for every other name. Returns the exit code. Call it first of
 /// all: it gives rights up that other code must not find.
 pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
     let name = words.first().map(Path::new).and_then(Path::file_name);
     match name.and_then(OsStr::to_str) {
         Some("rocprofv3") => rocprofv3(words, engine),
         Some("rocprof-compute") => midair_compute::main(words),
-        Some("rocpd") => rocpd(words),
+        Some("rocpd") => without_rights("rocpd", words, crate::rocpd::main),
+        Some("rocprofv3-avail") => without_rights("rocprofv3-avail", words, crate::avail::main),
         _ => {
             let code =
                 with_rights("midair", &words).unwrap_or_else(|| crate::midair::main(words, engine));
@@ -35,10 +36,10 @@ pub fn rocprofv3(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
     written("rocprofv3", code)
 }
 
-/// Runs rocpd. Returns the exit code. Call it first of all, as [`main`].
-pub fn rocpd(words: Vec<OsString>) -> u8 {
-    let code = with_rights("rocpd", &words).unwrap_or_else(|| crate::rocpd::main(words));
-    written("rocpd", code)
+/// Runs a program of which no command attaches. Returns the exit code.
+fn without_rights(program: &'static str, words: Vec<OsString>, run: fn(Vec<OsString>) -> u8) -> u8 {
+    let code = with_rights(program, &words).unwrap_or_else(|| run(words));
+    written(program, code)
 }
 
 /// Reports output that was lost. Returns the exit code, which is another one than 0 then.
@@ -92,5 +93,6 @@ mod tests {
         of("midair", &crate::midair::command());
         of("rocprof-compute", &midair_compute::command::command());
         of("rocpd", &crate::rocpd::command());
+        of("rocprofv3-avail", &crate::avail::command());
     }
 }

@@ -168,6 +168,7 @@ fn start(
         settings = only;
     }
     let settings = &settings;
+    let words = &resolved_program(words, given)?[..];
     let preload: Vec<String> = settings
         .list("ROCPROF_PRELOAD", ':')
         .into_iter()
@@ -177,6 +178,7 @@ fn start(
         words,
         settings,
         preload: &preload,
+        echo: given.is_on("echo"),
         suppress_markers: given.is_on("suppress-marker-preload"),
         libraries: Libraries {
             root: given.text("rocm-root"),
@@ -188,6 +190,30 @@ fn start(
     } else {
         launch::run_passes(&launch, &passes, report)
     }
+}
+
+/// Returns the words with the program that a link leads to (`--readlink`), or its real path (`--realpath`).
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user's own program, with the user's rights"
+)]
+fn resolved_program(words: &[OsString], given: &Given) -> Result<Vec<OsString>, Failure> {
+    let mut words = words.to_vec();
+    let Some(program) = words.first_mut() else {
+        return Ok(words);
+    };
+    let found = match (given.is_on("realpath"), given.is_on("readlink")) {
+        (true, _) => std::fs::canonicalize(&*program),
+        (_, true) => std::fs::read_link(&*program),
+        _ => return Ok(words),
+    };
+    let failed = |error: std::io::Error| {
+        let name = program.to_string_lossy();
+        Failure::new(Kind::Usage, format!("cannot resolve {name}: {error}"))
+            .hint("omit --readlink and --realpath, or give the program's path")
+    };
+    *program = found.map_err(failed)?.into_os_string();
+    Ok(words)
 }
 
 /// Returns the runs of the program that groups of counters need, each with its settings, or nothing
@@ -305,5 +331,41 @@ impl Messages for Lines {
             self.report
                 .line(&format!("Opened result file: {}", file.display()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_settings::options::option;
+
+    /// AMD's hidden options for programs that are links.
+    #[test]
+    fn a_program_that_is_a_link_is_resolved_on_demand() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("program"), "").unwrap();
+        std::os::unix::fs::symlink("program", at("link")).unwrap();
+        std::os::unix::fs::symlink(at("link"), at("outer")).unwrap();
+        let resolved = |name: &str, options: &[&str]| {
+            let mut given = Given::new();
+            for name in options {
+                given.give(option(name).unwrap(), &[]).unwrap();
+            }
+            let words = [at(name).into_os_string(), "-x".into()];
+            resolved_program(&words, &given).map(|words| (words[0].clone(), words.len()))
+        };
+        let path = |name: &str| at(name).canonicalize().unwrap().into_os_string();
+        assert_eq!(
+            resolved("outer", &[]).unwrap(),
+            (at("outer").into_os_string(), 2)
+        );
+        let one = resolved("outer", &["readlink"]).unwrap();
+        assert_eq!(one, (at("link").into_os_string(), 2));
+        let all = resolved("outer", &["readlink", "realpath"]).unwrap();
+        assert_eq!(all, (path("program"), 2));
+        let refused = resolved("program", &["readlink"]).unwrap_err();
+        assert_eq!(refused.kind, Kind::Usage);
+        assert!(refused.what.contains("cannot resolve"), "{}", refused.what);
     }
 }

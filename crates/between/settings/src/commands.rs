@@ -25,6 +25,7 @@ const MIDAIR: &str = "midair";
 const ROCPROFV3: &str = "rocprofv3";
 const COMPUTE: &str = "rocprof-compute";
 const ROCPD: &str = "rocpd";
+const AVAIL: &str = "rocprofv3-avail";
 const DATABASES: &str = "the databases that `-i` names";
 const NOTHING: &str = "nothing";
 const OF_PROCESSES: &str = "the process: `/proc`, memory, and files that it names beneath its root";
@@ -179,6 +180,9 @@ pub const COMMANDS: &[Row] = &[
     other(ROCPD, "summary", DATABASES, "tables below `-d`", NOTHING),
     other(ROCPD, "merge", DATABASES, "a database below `-d`", NOTHING),
     other(ROCPD, "package", NOTHING, NOTHING, NOTHING),
+    other(AVAIL, "list", NOTHING, NOTHING, NOTHING),
+    other(AVAIL, "info", NOTHING, NOTHING, NOTHING),
+    other(AVAIL, "pmc-check", NOTHING, NOTHING, NOTHING),
 ];
 
 /// Whether the command that these words ask for reads or enters other processes. `words` starts with
@@ -188,7 +192,7 @@ pub fn attaches(program: &str, words: &[OsString]) -> bool {
     let mut words = words.iter().skip(1);
     match program {
         // The other two have commands of their own, of which none attaches by itself.
-        COMPUTE | ROCPD => false,
+        COMPUTE | ROCPD | AVAIL => false,
         ROCPROFV3 => words
             .take_while(|word| *word != "--")
             .any(|word| is_pid(word)),
@@ -270,6 +274,7 @@ mod tests {
                 false,
             ),
             ("rocpd", "rocpd query -p 5", false),
+            ("rocprofv3-avail", "rocprofv3-avail attach", false),
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             assert_eq!(attaches(program, &words), wanted, "{line}");

@@ -49,7 +49,12 @@ fn every_built_option_is_parsed_and_every_other_is_refused_by_name() {
             Shape::Text(_) | Shape::Texts(_) | Shape::Each(_) | Shape::Groups(_) => Some("x"),
             Shape::Number { .. } => Some("7"),
             Shape::Duration => Some("7s"),
-            Shape::OneOf(words) | Shape::SomeOf(words) | Shape::AnyOf(words) => Some(words[0]),
+            Shape::OneOf(words) | Shape::SomeOf(words) | Shape::AnyOf(words) => {
+                let mut built = words
+                    .iter()
+                    .filter(|word| !option.later_words.contains(word));
+                Some(*built.next().unwrap())
+            }
         };
         let long = format!("--{}", option.long);
         let mut spellings = vec![long.clone()];

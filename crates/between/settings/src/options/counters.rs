@@ -154,7 +154,11 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Nothing,
         "Replay this when the counters do not fit in one pass",
     )
-    .later(),
+    .later_words(&["kernel"])
+    .more(
+        "application (the default): a started program runs once per group of counters. In an attached process the groups are \
+         multiplexed, and nothing is replayed.",
+    ),
     Opt::new(
         "kernel-replay-beta-enabled",
         Counters,

@@ -100,14 +100,14 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .more("Overrides --sdk-soversion.")
     .not_with_attach(OWN_LIBRARIES),
-    launch(
+    built(
         "readlink",
         Shape::Boolean,
         Sets::Nothing,
         "Resolve the symbolic link of the command",
     )
     .hidden(),
-    launch(
+    built(
         "realpath",
         Shape::Boolean,
         Sets::Nothing,
@@ -128,7 +128,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Do not preload the marker library",
     )
     .hidden(),
-    launch(
+    built(
         "echo",
         Shape::Boolean,
         Sets::Nothing,

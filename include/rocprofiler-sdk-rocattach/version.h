@@ -1,0 +1,15 @@
+/* rocattach: the version of the interface that these headers describe. */
+#ifndef ROCPROFILER_SDK_ROCATTACH_VERSION_H_
+#define ROCPROFILER_SDK_ROCATTACH_VERSION_H_
+
+#include <rocprofiler-sdk-rocattach/defines.h>
+
+#define ROCATTACH_VERSION_MAJOR 1
+#define ROCATTACH_VERSION_MINOR 2
+#define ROCATTACH_VERSION_PATCH 1
+#define ROCATTACH_VERSION_STRING "1.2.1"
+#define ROCATTACH_SOVERSION 1
+#define ROCATTACH_VERSION \
+    ROCATTACH_COMPUTE_VERSION(ROCATTACH_VERSION_MAJOR, ROCATTACH_VERSION_MINOR, ROCATTACH_VERSION_PATCH)
+
+#endif
