@@ -10,6 +10,7 @@
 mod agents;
 mod batches;
 mod cuda;
+mod given;
 mod gpu;
 mod row;
 
@@ -129,6 +130,7 @@ const READINGS: &[&str] = &[
 const READINGS_FILE: &str = "device_counter_collection.csv";
 /// The file of the agents.
 pub(crate) use agents::FILE as AGENTS;
+pub use given::{CounterCsv, CounterRow};
 /// The file with the sums of all domains.
 const ALL_DOMAINS: &str = "domain_stats.csv";
 

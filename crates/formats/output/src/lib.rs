@@ -78,6 +78,7 @@ pub use code::{CodeLine, NO_STACK, frame as frame_name};
 pub use counted_so_far::write_counted_so_far;
 pub use counter_report::CounterReport;
 pub use counter_table::counter_table;
+pub use csv::{CounterCsv, CounterRow};
 pub use cuda::devices::Device;
 pub use device_readings::{DeviceReadings, DeviceValue};
 pub use difference::Difference;

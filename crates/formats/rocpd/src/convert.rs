@@ -1,9 +1,9 @@
 //! `rocpd convert`: the records of databases, by the writers of an attach.
 
 use crate::window::Window;
-use crate::{Input, read};
+use crate::{Input, counters, read};
 use midair_failure::{Failure, Kind};
-use midair_output::{Names, Plan, write_together};
+use midair_output::{Format, Names, Plan, write_together};
 use std::path::PathBuf;
 
 /// What a conversion wrote.
@@ -25,7 +25,8 @@ pub fn convert(input: &Input, plan: &Plan, window: Option<Window>) -> Result<Con
     let mut notes = Vec::new();
     let mut traces = Vec::new();
     for part in &input.parts {
-        let (trace, left) = read::trace(input, part, &mut names, window)?;
+        let (trace, mut left) = read::trace(input, part, &mut names, window)?;
+        left.extend(counters::left(input, part, plan)?);
         traces.push(trace);
         for note in left {
             if !notes.contains(&note) {
@@ -34,7 +35,10 @@ pub fn convert(input: &Input, plan: &Plan, window: Option<Window>) -> Result<Con
         }
     }
     read::notes::settle(&mut traces, &names, plan);
-    let files = write_together(&traces, &names, plan)
+    let mut files = write_together(&traces, &names, plan)
         .map_err(|error| Failure::new(Kind::Output, error.to_string()))?;
+    if plan.formats.contains(&Format::Csv) {
+        files.extend(counters::write(input, plan, window)?);
+    }
     Ok(Converted { files, notes })
 }

@@ -12,6 +12,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod convert;
+mod counters;
 pub mod export;
 pub mod input;
 mod merge;

@@ -163,3 +163,30 @@ fn a_window_has_what_is_within_it() {
     let what = refused(Bound::Marker("mark".to_owned()), marker(2));
     assert!(what.contains("more than one"), "{what}");
 }
+
+#[test]
+fn values_of_counters_are_in_csv() {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../output/tests/golden/pmc");
+    let input = Input::open(&[of_amd(dir.path(), "pmc")]).unwrap();
+    let out = dir.path().join("out");
+    let converted = convert(&input, &plan(&out, &[Format::Csv]), None).unwrap();
+    let file = "r_counter_collection.csv";
+    assert_eq!(
+        std::fs::read_to_string(out.join(file)).unwrap(),
+        std::fs::read_to_string(golden.join(file)).unwrap()
+    );
+    assert!(converted.files.contains(&out.join(file)));
+    assert_eq!(converted.notes, [""; 0]);
+    // Without the start of the time there are two of the three dispatches.
+    let window = Window::of(&input, Some(&Bound::Share(0.1)), None, true).unwrap();
+    convert(&input, &plan(&out, &[Format::Csv]), window).unwrap();
+    let text = std::fs::read_to_string(out.join(file)).unwrap();
+    assert_eq!(text.lines().count(), 1 + 2 * 2, "{text}");
+    let json = dir.path().join("json");
+    let converted = convert(&input, &plan(&json, &[Format::Json]), None).unwrap();
+    assert!(!json.join(file).exists());
+    let notes = converted.notes.join("; ");
+    assert!(notes.contains("27 counter values"), "{notes}");
+    assert!(notes.ends_with("csv alone, not to json"), "{notes}");
+}
