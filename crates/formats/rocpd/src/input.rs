@@ -4,6 +4,7 @@
 //! name of a view or a table that only one file has means that file's. SQLite attaches few files:
 //! of more, one temporary file is made first ([`merge`](crate::merge())).
 
+use crate::unite::{self, Table};
 use crate::{merge, sql, unreadable};
 use midair_failure::Failure;
 use rusqlite::functions::FunctionFlags;
@@ -83,6 +84,7 @@ impl Input {
 
     fn attach(files: &[PathBuf], merged: Option<tempfile::TempDir>) -> Result<Input, Failure> {
         let connection = connect().map_err(|error| sql("start SQLite", &error))?;
+        let tables = unite::tables().map_err(|error| sql("make the schema", &error))?;
         let mut parts: Vec<Part> = Vec::new();
         for (number, path) in files.iter().enumerate() {
             let database = format!("d{number}");
@@ -100,11 +102,13 @@ impl Input {
                             .hint("name each session once"),
                     );
                 }
-                parts.push(Part {
+                let part = Part {
                     database: database.clone(),
                     suffix,
                     path: path.clone(),
-                });
+                };
+                only_tables(&connection, &part, &tables)?;
+                parts.push(part);
             }
         }
         Ok(Input {
@@ -119,6 +123,31 @@ impl Input {
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
+}
+
+/// Refuses a database in which the name of a table belongs to a view, to a virtual table, or to a table
+/// with computed columns: reading it may have no end.
+fn only_tables(connection: &Connection, part: &Part, tables: &[Table]) -> Result<(), Failure> {
+    let others = format!(
+        "SELECT COUNT(*) FROM {}.sqlite_master WHERE name = ?1 COLLATE NOCASE AND type <> 'index' \
+         AND (type <> 'table' OR rootpage = 0)",
+        part.database
+    );
+    let computed = format!(
+        "SELECT COUNT(*) FROM pragma_table_xinfo(?1, '{}') WHERE hidden <> 0",
+        part.database
+    );
+    for table in tables {
+        let name = format!("rocpd_{}{}", table.name, part.suffix);
+        for question in [&others, &computed] {
+            let found = connection.query_row(question, [&name], |row| row.get::<_, i64>(0));
+            if found.map_err(|error| unreadable(&part.path, error))? != 0 {
+                let why = format!("{name} is not a table with stored columns");
+                return Err(unreadable(&part.path, why));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the files that the user means.

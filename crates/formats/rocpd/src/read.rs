@@ -45,6 +45,8 @@ pub(crate) struct Session<'s> {
     pub(crate) names: &'s mut Names,
     /// What becomes no record: how many rows of each kind.
     pub(crate) left: BTreeMap<String, u64>,
+    /// How many calls have arguments of which only a text is known.
+    pub(crate) with_texts: u64,
 }
 
 impl Session<'_> {
@@ -78,6 +80,7 @@ pub(crate) fn trace(
         part,
         names,
         left: BTreeMap::new(),
+        with_texts: 0,
     };
     let read = |session: &mut Session<'_>| -> Result<Option<Trace>, Stopped> {
         if describe::is_cuda(session)? {
@@ -113,12 +116,18 @@ pub(crate) fn trace(
             "record in that format: midair attach PID -f FORMAT; query, summary and merge work",
         ));
     };
+    let path = part.path.display();
     let left = session.left.iter().map(|(what, count)| {
-        let rows = plain::counted(*count, "row", "rows");
-        format!(
-            "{rows} of {what} in {} are not converted",
-            part.path.display()
-        )
+        let rows = plain::counted(*count, "row of", "rows of");
+        let are = if *count == 1 { "is" } else { "are" };
+        format!("{rows} {what} in {path} {are} not converted")
     });
-    Ok((trace, left.collect()))
+    let mut left: Vec<String> = left.collect();
+    if session.with_texts > 0 {
+        let calls = plain::counted(session.with_texts, "call", "calls");
+        left.push(format!(
+            "arguments of {calls} in {path} are texts, which json and pftrace show as (null)"
+        ));
+    }
+    Ok((trace, left))
 }

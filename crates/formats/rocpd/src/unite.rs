@@ -53,13 +53,13 @@ fn make(input: &Input, window: Option<Window>) -> rusqlite::Result<()> {
 }
 
 /// A table of midair's schema: its name, and its columns with their defaults.
-struct Table {
-    name: String,
+pub(crate) struct Table {
+    pub(crate) name: String,
     columns: Vec<(String, String)>,
 }
 
 /// Returns the tables of midair's schema.
-fn tables() -> rusqlite::Result<Vec<Table>> {
+pub(crate) fn tables() -> rusqlite::Result<Vec<Table>> {
     let connection = Connection::open_in_memory()?;
     let schema = rocpd_schema(SchemaPart::Tables);
     connection.execute_batch(&schema.replace("{{uuid}}", "").replace("{{guid}}", ""))?;

@@ -7,5 +7,6 @@
 
 mod common;
 mod convert;
+mod hostile;
 mod merge;
 mod queries;
