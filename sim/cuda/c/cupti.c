@@ -305,28 +305,11 @@ static void make_table_of_calls(void) {
     atomic_store(&table_of_calls.ready, true);
 }
 
-/* CUPTI 13.5 changes whom the callback calls while threads are in it (CUDA-044 in docs/deviations/cuda.md). change_us=N: for N us. When
- * it started, in ns; 0 afterwards. */
-static _Atomic uint64_t changing;
-/* A thread that loses its processor in a change may take longer; midair keeps others out for 20 ms. */
-#define CHANGE_LIMIT 10000000ull
-
-static void change(void) {
-    uint64_t us = model_fault("change_us", 0);
-    if (!us) return;
-    atomic_store(&changing, clock_now(CLOCK_MONOTONIC));
-    uint64_t end = clock_now(CLOCK_MONOTONIC) + us * 1000;
-    while (clock_now(CLOCK_MONOTONIC) < end) {}
-    atomic_store(&changing, 0);
-}
-
 /* What the driver calls at each call of CUDA. cuptiFinalize frees what it uses without waiting for the threads in it (CUPTI 13.0 and
  * 13.5: CUDA-042 in docs/deviations/cuda.md). callback_ms=N: of each thread's calls every fourth stays here for N ms. */
 static int called(void *data, uint32_t domain, uint32_t cbid, const void *arguments) {
     static __thread unsigned calls;
     (void)data, (void)domain, (void)arguments;
-    uint64_t since = atomic_load(&changing);
-    if (since && clock_now(CLOCK_MONOTONIC) - since < CHANGE_LIMIT) abort();
     if (atomic_load(&table_of_calls.ready)) {
         uint32_t *volatile table = atomic_load(&table_of_calls.notified);
         (void)*(volatile uint32_t *)(table + cbid % CALLS);
@@ -454,7 +437,6 @@ EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
 EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber, int domain, CUpti_CallbackId id) {
     bool known = (domain == 1 || domain == 2) && id < CALLS;
     if (subscriber != (CUpti_SubscriberHandle)&state.subscribed || !known) return CUPTI_ERROR_INVALID_PARAMETER;
-    change();
     pthread_mutex_lock(&lock);
     CUptiResult said = begin();
     if (!said) state.notified[domain == 2][id] = enable;
@@ -486,7 +468,6 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
     bool kernels = kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
     CUptiResult said = kernels ? (CUptiResult)model_fault("enable", 0) : CUPTI_SUCCESS;
     take_time("enable_ms");
-    change();
     if (said) return said;
     pthread_mutex_lock(&lock);
     /* Kernels are recorded in one of two ways at a time: a request for the other one fails because another client records. */
@@ -506,7 +487,6 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
 
 EXPORT CUptiResult cuptiActivityDisable(uint32_t kind) {
     if (kind >= KINDS) return CUPTI_ERROR_INVALID_KIND;
-    change();
     pthread_mutex_lock(&lock);
     if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && state.kind[kind]) log_recording(0);
     state.kind[kind] = false;
@@ -521,7 +501,6 @@ EXPORT CUptiResult cuptiActivityDisable(uint32_t kind) {
 
 static CUptiResult choose(bool runtime, CUpti_CallbackId id, uint8_t enable) {
     if (id >= CALLS) return CUPTI_ERROR_INVALID_PARAMETER;
-    change();
     pthread_mutex_lock(&lock);
     CUptiResult said = begin();
     if (!said) state.call[runtime][id] = enable ? 1 : 2;

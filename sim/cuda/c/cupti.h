@@ -5,7 +5,6 @@
  *   enable=S      cuptiActivityEnable of kernels fails with status S
  *   enable_ms=N   each cuptiActivityEnable takes N ms; finalize_ms=N, flush_ms=N likewise
  *   start_ms=N    at its first use the driver calls its callback N ms before what that reads is there
- *   change_us=N   each change of what is recorded takes N us, and a thread that is in the driver's callback meanwhile aborts
  *   callback_ms=N each thread's every fourth call of CUDA stays in a callback of libcupti for N ms
  *   teardown_ms=N cuptiFinalize takes N ms after it has freed what its threads share
  *   subscribed    somebody is subscribed already

@@ -208,17 +208,10 @@ fn threads_are_in_a_callback_of_cupti_while_it_is_finalized() -> Result<()> {
 }
 
 /// At CUPTI's first use the driver calls its function before what the function reads is there (13.5). The process died
-/// at the first attach without a pause of the callback (`gpu/start.cu` shows it without midair).
+/// at the first attach before threads were kept out of it (`gpu/start.cu` shows it without midair).
 #[test]
 fn threads_call_cuda_while_cupti_is_first_used() -> Result<()> {
-    alongside_threads_that_come_and_go("version=130500,start_ms=5")
-}
-
-/// CUPTI 13.5 changes whom its callback calls while threads are in it, when a kind is enabled or disabled. Without a
-/// pause of the callback the process died (SIGABRT) at the first attach.
-#[test]
-fn threads_call_cuda_while_cupti_changes_what_it_records() -> Result<()> {
-    alongside_threads_that_come_and_go("version=130500,change_us=100")
+    alongside_threads_that_come_and_go("start_ms=20")
 }
 
 fn alongside_threads_that_come_and_go(model: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Keeps the driver out of CUPTI while CUPTI is finalized, and while it changes what it records.
+//! Keeps the driver out of CUPTI while CUPTI is finalized, and while it is first used.
 //!
 //! CUPTI gives the driver a function, which the driver calls at the start and the end of calls of CUDA, also while no
 //! kind is enabled. `cuptiFinalize` makes the driver stop calling it, and then frees the memory that the function
@@ -11,20 +11,18 @@
 //! this module, which counts the threads in CUPTI's function. While CUPTI is finalized it returns without calling
 //! CUPTI, which does not need these calls any more.
 //!
-//! CUPTI 13.5 also lets the function read lists that it makes at its first use before they are there (CUDA-043), and
-//! changes them in place when a kind is enabled or disabled, while threads go through them (CUDA-044): one of 4,800
-//! sessions ended with SIGSEGV, one of 8,400 with `std::bad_function_call` (H200). So there the word is replaced at both
-//! ends of a session, and threads wait before they enter as long as such a change takes ([`Callbacks::pause`]). Before
-//! CUPTI's first use it is made to register the function by a call that does nothing else.
+//! CUPTI 13.5 fails at its first use, too: it lets the function read a table before it has allocated it, and a thread
+//! that calls CUDA at that moment reads at address 0 and ends the process (H200; CUDA-043). By then the driver calls
+//! the function already. So CUPTI is made to register it first, by a call that does nothing else, and the function is
+//! closed for the first use ([`around_first_use`]).
 
 use crate::cupti::{Cupti, Driver};
 use crate::thread_ends::is_cuptis;
 use crate::watch::Segment;
-use midair_guest::now;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 /// Maximum number of words in the driver that are replaced: drivers of 580 have one.
@@ -34,13 +32,9 @@ const MOST_WORDS: usize = 4;
 const RELAYS: usize = 4 * MOST_WORDS;
 /// How long threads may take to leave CUPTI's function.
 const LEAVE_LIMIT: Duration = Duration::from_millis(500);
-/// How long threads wait until a change of CUPTI's lists starts, and again until it ends, at most; ns. Enabling a kind
-/// takes 0.01 to 0.6 ms, but disabling the counters of unified memory 2 s.
-const PAUSE_LIMIT: u64 = 20_000_000;
-/// How often a change waits that long for the threads inside; in between all go on for a moment.
-const TRIES: usize = 5;
-/// The first version of CUPTI that changes its lists in place, as far as is known. 13.0 was not seen to.
-const CHANGES_IN_PLACE: u32 = 130_100;
+/// How long the first use waits for threads that entered CUPTI's function before they were counted. They read a word
+/// there and leave.
+const PASS_TIME: Duration = Duration::from_millis(1);
 
 /// CUPTI's function. It takes up to four arguments (its data, a domain, the number of a call, the call's arguments)
 /// and returns a status; two more registers are passed on in case that a version uses them.
@@ -88,13 +82,6 @@ static FUNCTIONS: [Callback; RELAYS] = [
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// The thread that finalizes CUPTI, as `pthread_self` has it: its own calls of CUDA go through.
 static FINALIZER: AtomicUsize = AtomicUsize::new(0);
-/// States of [`PAUSED`]: CUPTI's lists are changed once no thread is inside; they are changed.
-const BEFORE_CHANGE: u32 = 1;
-const CHANGE: u32 = 2;
-/// A futex word: 0 while threads may enter CUPTI's function.
-static PAUSED: AtomicU32 = AtomicU32::new(0);
-/// Since when it has been in that state; ns.
-static PAUSED_SINCE: AtomicU64 = AtomicU64::new(0);
 /// Words that lead to a relay, for a forked child: the relay's number at the index, the word's address; 0 for none.
 static WORDS: [AtomicUsize; RELAYS] = [const { AtomicUsize::new(0) }; RELAYS];
 
@@ -104,13 +91,31 @@ pub struct Callbacks {
     relays: Vec<usize>,
 }
 
-/// Threads that come to CUPTI's function wait until this is dropped.
-#[derive(Debug)]
-pub struct Paused(());
-
 /// The driver's calls do not reach CUPTI until this is dropped.
 #[derive(Debug)]
 pub struct Closed<'callbacks>(&'callbacks Callbacks);
+
+/// Uses CUPTI for the first time in this process, by `first_use`, while threads that call CUDA do not reach CUPTI. If
+/// CUPTI is in use, or has no word in the driver afterwards, `first_use` is called as it is.
+pub fn around_first_use<T>(cupti: &Cupti, first_use: impl FnOnce() -> T) -> T {
+    let function = cupti.functions().finalize as usize;
+    let driver = Driver::open().map(|driver| driver.function());
+    let callbacks = driver
+        .filter(|driver| !is_registered(function, *driver) && cupti.start().is_ok())
+        .and_then(|driver| Callbacks::replace(function, driver));
+    let closed = callbacks.as_ref().map(Callbacks::close);
+    if matches!(closed, Some(Ok(_))) {
+        std::thread::sleep(PASS_TIME);
+    }
+    first_use()
+}
+
+/// Whether the driver has a word that points into CUPTI's code. CUPTI 13.0 leaves it there when it is finalized.
+fn is_registered(cupti: usize, driver: usize) -> bool {
+    let code = code_of(cupti);
+    data_of_driver(driver)
+        .is_none_or(|data| data.iter().any(|range| !pointers(&code, range).is_empty()))
+}
 
 impl Callbacks {
     /// Replaces the words of the driver that point into CUPTI's code. `cupti` and `driver` are a function of each.
@@ -162,48 +167,6 @@ impl Callbacks {
         self.relays.iter().filter_map(|number| TABLE.get(*number))
     }
 
-    /// Replaces the words as [`Callbacks::replace`] does, of a CUPTI that needs pauses, also before its first use. Threads
-    /// that entered before are not counted.
-    pub fn replace_for_changes(cupti: &Cupti) -> Option<Callbacks> {
-        if cupti.api() < CHANGES_IN_PLACE {
-            return None;
-        }
-        let driver = Driver::open()?.function();
-        cupti.start().ok()?;
-        Callbacks::replace(cupti.functions().finalize as usize, driver)
-    }
-
-    /// Has threads wait before they enter CUPTI's function, and waits for those that are in it. Neither waits for long:
-    /// a thread that waits may hold a lock of the driver that one inside or the change needs. Then it goes on as it would
-    /// without midair. The calling thread and CUPTI's own pass.
-    pub fn pause(&self) -> Paused {
-        let is_empty = || self.relays().all(|relay| relay.inside.load(SeqCst) == 0);
-        FINALIZER.store(own_thread(), SeqCst);
-        let set = |state, since| {
-            PAUSED_SINCE.store(since, SeqCst);
-            PAUSED.store(state, SeqCst);
-        };
-        for _ in 0..TRIES {
-            let begin = now();
-            set(BEFORE_CHANGE, begin);
-            let paused = Paused(());
-            while now() < begin + PAUSE_LIMIT {
-                if is_empty() {
-                    set(CHANGE, now());
-                    if is_empty() {
-                        return paused;
-                    }
-                    set(BEFORE_CHANGE, begin);
-                }
-                std::thread::sleep(Duration::from_micros(20));
-            }
-            drop(paused);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        set(CHANGE, now());
-        Paused(())
-    }
-
     /// Lets no more threads into CUPTI's function, and waits for those that are in it. Only the calling thread and
     /// CUPTI's own pass.
     ///
@@ -223,20 +186,6 @@ impl Callbacks {
             std::thread::sleep(Duration::from_micros(50));
         }
         Ok(closed)
-    }
-}
-
-impl Paused {
-    /// Whether a short change can start: threads will wait for most of [`PAUSE_LIMIT`] yet.
-    pub fn is_fresh(&self) -> bool {
-        now().saturating_sub(PAUSED_SINCE.load(SeqCst)) < PAUSE_LIMIT / 4
-    }
-}
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        PAUSED.store(0, SeqCst);
-        midair_guest::wake_all(&PAUSED);
     }
 }
 
@@ -279,7 +228,6 @@ fn restore(number: usize) {
 /// thread is in CUPTI.
 pub fn reset_after_fork() {
     (0..RELAYS).for_each(restore);
-    PAUSED.store(0, SeqCst);
     for relay in &TABLE {
         relay.inside.store(0, SeqCst);
     }
@@ -406,7 +354,6 @@ unsafe extern "C" fn relay<const NUMBER: usize>(
     // Counted only while it is open, so that the count comes to 0 alongside threads that go on calling CUDA.
     if relay.is_open.load(SeqCst) {
         relay.inside.fetch_add(1, SeqCst);
-        wait_for_change(relay);
         let status = if relay.is_open.load(SeqCst) {
             call()
         } else {
@@ -419,28 +366,6 @@ unsafe extern "C" fn relay<const NUMBER: usize>(
     } else {
         0
     }
-}
-
-/// Waits as long as CUPTI's lists are changed. The calling thread is counted before and afterwards, not while it waits.
-fn wait_for_change(relay: &Relay) {
-    if PAUSED.load(SeqCst) == 0 || own_thread() == FINALIZER.load(SeqCst) || is_cuptis() {
-        return;
-    }
-    // SAFETY: the thread's own errno.
-    let errno = unsafe { *libc::__errno_location() };
-    loop {
-        let state = PAUSED.load(SeqCst);
-        let waited = now().saturating_sub(PAUSED_SINCE.load(SeqCst));
-        if state == 0 || waited >= PAUSE_LIMIT {
-            break;
-        }
-        let left = Duration::from_nanos(PAUSE_LIMIT - waited);
-        relay.inside.fetch_sub(1, SeqCst);
-        midair_guest::wait_on(&PAUSED, state, Some(left), true);
-        relay.inside.fetch_add(1, SeqCst);
-    }
-    // SAFETY: as above. CUDA does not expect that its calls change it.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 /// Calls CUPTI's function, unless this thread comes from an earlier session.

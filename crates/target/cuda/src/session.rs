@@ -15,7 +15,7 @@ mod tests;
 mod threads;
 mod workers;
 
-use crate::callbacks::{Callbacks, Paused};
+use crate::callbacks::Callbacks;
 use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
@@ -42,7 +42,6 @@ use others::{another_came, does_not_work, entries, is_alone, refused};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
 
 /// The buffers of this process.
 pub static POOL: Pool = Pool::new();
@@ -68,9 +67,6 @@ const MAX_BATCH_BYTES: usize = 128 * 1024;
 /// How many free buffers are reserved for CUPTI, even if records are lost because the spool is
 /// full.
 const KEEP_FREE: usize = BUFFERS / 4;
-/// How long threads may take to leave CUPTI before its lists are changed. One that loses its processor there for longer
-/// is as likely to meet a change as without midair's pauses.
-const ENTERED_LIMIT: Duration = Duration::from_millis(100);
 
 /// A running session.
 #[derive(Debug)]
@@ -197,10 +193,7 @@ impl Session {
         drop(self.watch.take());
         // CUPTI is first used here.
         let _named = workers::Named::begin();
-        self.prepare_for_changes();
-        let callbacks = self.callbacks.take();
-        is_alone(&self.cupti, callbacks.as_ref(), self.finalized)?;
-        self.callbacks = callbacks;
+        is_alone(&self.cupti, self.finalized)?;
         self.finalized = false;
         // This happens before calls are recorded, since it makes some itself.
         describe(&mut self.drain.sink);
@@ -234,10 +227,7 @@ impl Session {
         let mut last = None;
         self.on_since = 0;
         for wanted in choice.activities() {
-            let paused = self.pause();
-            let enabled = cupti.enable(wanted);
-            drop(paused);
-            match enabled {
+            match cupti.enable(wanted) {
                 Ok(()) => {
                     if self.enabled.is_empty() {
                         // It makes its key at its first use. A thread that ends before the relay is
@@ -280,7 +270,6 @@ impl Session {
             KEEP_LOADED.fetch_or(nvtx.is_cuptis(), SeqCst);
             self.nvtx = Some(nvtx);
         }
-        self.callbacks = None;
         self.flushed_at = now();
         Ok(())
     }
@@ -291,7 +280,6 @@ impl Session {
         let [all, of_first_calls] =
             [false, true].map(|subscribed| entries(&self.cupti, subscribed));
         let held = stacks.is_some().then(|| self.hold_thread_ends());
-        let paused = self.pause();
         if let Some(started) = stacks {
             match Launches::begin(&self.cupti, started, &mut self.drain.sink) {
                 Ok(launches) => self.launches = Some(launches),
@@ -311,7 +299,6 @@ impl Session {
             }
             _ => None,
         };
-        drop(paused);
         if let Some(why) = why_not {
             // CUPTI has called nothing yet.
             self.end_launches(true);
@@ -350,34 +337,7 @@ impl Session {
     /// silenced.
     fn end_launches(&mut self, left: bool) {
         if let Some(launches) = self.launches.take() {
-            let _paused = self.pause();
             launches.end(&self.cupti, left, &mut self.drain.sink);
-        }
-    }
-
-    /// Where CUPTI changes its lists alongside threads, leads the driver's calls through midair, and waits until threads
-    /// have left that entered before.
-    fn prepare_for_changes(&mut self) {
-        self.callbacks = None;
-        self.callbacks = Callbacks::replace_for_changes(&self.cupti);
-        if self.callbacks.is_some() {
-            quiesce::wait(ENTERED_LIMIT);
-        }
-    }
-
-    /// Has threads wait before they enter CUPTI, where the driver's calls lead through midair for that.
-    fn pause(&self) -> Option<Paused> {
-        self.callbacks.as_ref().map(Callbacks::pause)
-    }
-
-    /// The same before one of many changes: pauses again where threads would soon go on.
-    fn stay_paused(&self, paused: Option<Paused>) -> Option<Paused> {
-        match paused {
-            Some(paused) if paused.is_fresh() => Some(paused),
-            other => {
-                drop(other);
-                self.pause()
-            }
         }
     }
 
@@ -428,12 +388,8 @@ impl Session {
             let silent = silent(&SILENT_DRIVER).iter().copied();
             wanted.extend(silent.filter(|call| *call != OWN_CALL).map(LeftOut::Driver));
         }
-        let mut paused = None;
-        wanted.retain(|call| {
-            paused = self.stay_paused(paused.take());
-            // An older CUPTI may not know a call.
-            call.switch(&self.cupti, false).is_ok()
-        });
+        // An older CUPTI may not know a call.
+        wanted.retain(|call| call.switch(&self.cupti, false).is_ok());
         self.left_out = wanted;
     }
 
@@ -447,9 +403,7 @@ impl Session {
     /// happened within 10,000 times on and off in each of five processes. With the calls switched
     /// on first, it did not happen in 300,000 (docs/sources.md#cupti).
     fn take_calls_in(&mut self) {
-        let mut paused = None;
-        for call in std::mem::take(&mut self.left_out) {
-            paused = self.stay_paused(paused);
+        for call in self.left_out.drain(..) {
             // CUPTI took the call when it was switched off.
             let _ = call.switch(&self.cupti, true);
         }

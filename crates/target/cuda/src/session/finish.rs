@@ -88,10 +88,10 @@ impl Session {
     pub fn turn_off(&mut self, deadline: u64, end: End, detached: &dyn Fn()) -> Off {
         let begun = now();
         let quick = end == End::Quick;
+        let at = self.disable();
         if !quick {
             self.relay_callbacks();
         }
-        let at = self.disable();
         // A profiler that waits for us uses CUPTI in its own way from now on.
         KEEP_LOADED.fetch_or(quick, SeqCst);
         let left = if quick && self.launches.is_none() {
@@ -158,8 +158,8 @@ impl Session {
 
     /// Undoes what was done for a session or a burst that could not start.
     pub(super) fn undo(&mut self) {
-        self.relay_callbacks();
         self.disable();
+        self.relay_callbacks();
         let left = quiesce::wait(quiesce::LEAVE_LIMIT);
         self.end_launches(left);
         self.finalize_or_keep((!left).then_some("threads were inside calls of CUDA for too long"));
@@ -185,16 +185,13 @@ impl Session {
             .sort_by_key(|kind| *kind != activity_kind::UNIFIED_MEMORY_COUNTER);
         let mut held = self.hold_thread_ends().ok();
         if let Some(launches) = &self.launches {
-            let _paused = self.pause();
             launches.silence(&self.cupti);
         }
         while let Some(kind) = self.enabled.pop() {
             if kind == activity_kind::UNIFIED_MEMORY_COUNTER {
                 held = None;
             }
-            let paused = self.pause();
             let disabled = self.cupti.disable(kind);
-            drop(paused);
             self.note_error("cuptiActivityDisable", disabled);
             if kind != activity_kind::UNIFIED_MEMORY_COUNTER {
                 at = now();
@@ -206,12 +203,9 @@ impl Session {
 
     /// Leads the driver's calls into CUPTI through functions of midair, which can keep threads out of it.
     fn relay_callbacks(&mut self) {
-        self.prepare_for_changes();
-        if self.callbacks.is_none() {
-            let cupti = self.cupti.functions().finalize as usize;
-            self.callbacks =
-                Driver::open().and_then(|driver| Callbacks::replace(cupti, driver.function()));
-        }
+        let cupti = self.cupti.functions().finalize as usize;
+        self.callbacks =
+            Driver::open().and_then(|driver| Callbacks::replace(cupti, driver.function()));
     }
 
     /// Waits for work that was launched before the kinds were disabled, and that is returned when

@@ -2,7 +2,7 @@
 //! it.
 
 use super::{quiesce, workers};
-use crate::callbacks::Callbacks;
+use crate::callbacks;
 use crate::cupti::{Cupti, Status};
 use midair_abi::cupti::{activity_kind, result};
 use midair_cupti_file::Origin;
@@ -71,21 +71,17 @@ pub(super) fn entries(cupti: &Cupti, subscribed: bool) -> Vec<usize> {
 ///
 /// # Errors
 /// Another profiler records, or CUPTI does not work.
-pub(super) fn is_alone(
-    cupti: &Cupti,
-    callbacks: Option<&Callbacks>,
-    finalized: bool,
-) -> Result<(), Refused> {
+pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
     let used_before = workers::are_ours();
     if !used_before {
         // Names of objects: a kind that does not affect launches, and that no known profiler
         // records.
         let harmless = activity_kind::NAME;
-        let paused = callbacks.map(Callbacks::pause);
-        let used = cupti
-            .enable(harmless)
-            .and_then(|()| cupti.disable(harmless));
-        drop(paused);
+        let used = callbacks::around_first_use(cupti, || {
+            cupti
+                .enable(harmless)
+                .and_then(|()| cupti.disable(harmless))
+        });
         used.map_err(|why| does_not_work(cupti, "cuptiActivityEnable(NAME)", why))?;
     }
     let ours = workers::are_ours();
@@ -103,13 +99,11 @@ pub(super) fn is_alone(
     if LOADED_BY_US.load(SeqCst) {
         return Ok(());
     }
-    let paused = callbacks.map(Callbacks::pause);
     match cupti.enable(activity_kind::KERNEL) {
         Ok(()) => {
             cupti
                 .disable(activity_kind::KERNEL)
                 .map_err(|why| does_not_work(cupti, "cuptiActivityDisable(KERNEL)", why))?;
-            drop(paused);
             return_foreign_buffers(cupti);
             Ok(())
         }
