@@ -1,6 +1,6 @@
 //! What is known about one agent.
 
-/// The type of an agent: CPU or GPU. The discriminants are those of `rocprofiler_agent_type_t`.
+/// The type of an agent: CPU or GPU. The discriminants match `rocprofiler_agent_type_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum AgentType {
@@ -235,7 +235,7 @@ pub struct Agent {
     pub node_id: u32,
     /// The agent's index among the nodes that can be read, from 0.
     pub logical_node_id: i32,
-    /// The agent's index among those of its type, from 0.
+    /// The agent's index among the agents of its type, from 0.
     pub logical_node_type_id: i32,
     /// Which runtimes see it.
     pub runtime_visibility: Visibility,

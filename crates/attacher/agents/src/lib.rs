@@ -9,7 +9,7 @@
 //! libdrm itself reads, or derive the same number. The comments at those places say so
 //! ([`product`]).
 //!
-//! The fields and their order are those of `rocprofiler_agent_v0_t` (source:
+//! The fields and their order match `rocprofiler_agent_v0_t` (source:
 //! api/rocprofiler_sdk.json).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -63,7 +63,7 @@ fn a_cpu_and_a_gpu_are_found_in_order() {
     );
 }
 
-/// The values are those of AMD's agent_info.csv and json for the same topology
+/// The values match AMD's agent_info.csv and json for the same topology
 /// (`docs/sources.md#rocprofv3`). The product's name is not among them, because a stand-in for
 /// libdrm invented it there.
 #[test]

@@ -39,7 +39,7 @@ pub struct Carried<'a> {
 
 /// A program with files behind its end.
 ///
-/// Everything is read through one descriptor. So the content is that of the file which was opened,
+/// Everything is read through one descriptor. So the content comes from the file which was opened,
 /// even if another program lies at its path by then.
 #[derive(Debug)]
 pub struct Bundle {

@@ -32,7 +32,7 @@ const ROUNDS: &str = "0";
 /// The seconds that a program is left running. It ends by the clock, since a round takes longer on a
 /// busy machine.
 const KEPT: &str = "600";
-/// The seconds of a program that is not left running, if nobody ends it.
+/// The seconds of a program that is not left running, unless something ends it before.
 const SHORT: &str = "60";
 /// The microseconds between two rounds.
 const PAUSE: &str = "500";

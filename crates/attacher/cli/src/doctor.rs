@@ -47,7 +47,7 @@ pub(crate) fn command(pid: Arg) -> Command {
         .arg(json_argument())
 }
 
-/// Prints each check. The exit code is that of the first check that forbids the attach.
+/// Prints each check. The first check that forbids the attach gives the exit code.
 pub(crate) fn check(
     request: &Request,
     of: Of,

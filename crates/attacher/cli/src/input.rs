@@ -248,7 +248,7 @@ mod tests {
         let text = "# pmc: X\npmc: SQ_WAVES GRBM_COUNT # both\ngpu: 0\n\npmc: TCC_HIT\npmc:\n";
         let given = given_by("in.txt", text, Given::new()).unwrap();
         assert_eq!(groups(&given), ["SQ_WAVES GRBM_COUNT", "TCC_HIT"]);
-        // These follow those of the command line.
+        // These follow the command line's groups.
         let mut first = Given::new();
         first.give(option("pmc").unwrap(), &["A".into()]).unwrap();
         let given = given_by("in.text", text, first).unwrap();

@@ -273,7 +273,7 @@ fn as_a_shell_takes_it(command: &Command) -> String {
 fn not_started(program: &OsStr, error: &std::io::Error, report: &Report) -> u8 {
     let name = program.to_string_lossy();
     let (code, what) = match error.kind() {
-        // The text is that of the interpreter that runs AMD's script.
+        // The interpreter that runs AMD's script prints the same text.
         ErrorKind::NotFound => (
             NOT_FOUND,
             format!("[Errno 2] No such file or directory: '{name}'"),

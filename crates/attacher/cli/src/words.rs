@@ -9,7 +9,7 @@ use midair_settings::commands::names_a_process;
 use midair_settings::options::option;
 use std::ffi::OsString;
 
-/// Commands whose options are those of the table.
+/// Commands that take the table's options.
 const RECORDING: [&str; 2] = ["attach", "run"];
 
 /// Returns the words in the form that clap parses. `midair PID` and `midair -p PID` mean `midair

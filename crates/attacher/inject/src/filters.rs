@@ -203,7 +203,7 @@ pub(crate) fn objection(filters: &[Vec<Instruction>], pc: u64) -> Option<(&'stat
 const ENOSYS: u16 = 38;
 
 /// Returns true if this process is under as many filters as that thread. They are then taken for
-/// those of a container that both are in.
+/// the filters of a container that both are in.
 pub(crate) fn as_ours(status: &Status) -> bool {
     task::status(Pid::own()).is_ok_and(|ours| are_alike(&ours, status))
 }

@@ -463,7 +463,7 @@ impl Hold {
                 .collect(),
             Err(error) if error.is_gone() => return Err(EnterError::Gone { during: PHASE }),
             // In a container, both this process and the target are under the container's filters.
-            // Nobody may read filters there, and we work under the same ones ourselves.
+            // No process may read filters there, and we work under the same ones ourselves.
             Err(_) if look.access.same_pid_namespace && filters::as_ours(&status) => {
                 return Ok(None);
             }
@@ -570,7 +570,7 @@ pub(crate) struct Stub {
 }
 
 /// Returns true if the thread is stopped by the signal into which one of our system calls was
-/// turned. Nobody else is to receive that signal.
+/// turned. No handler of the program is to receive that signal.
 fn is_dispatched(stopped: &Stopped, during: &'static str) -> Result<bool, EnterError> {
     match stopped.kind() {
         StopKind::Signal(libc::SIGSYS) => stopped.call_was_dispatched().during(during),

@@ -84,7 +84,7 @@ impl Endpoint {
     /// have such a name. Nothing is changed.
     pub(crate) fn find(pid: Pid, tid: Tid, status: &Status) -> (Option<Endpoint>, usize) {
         let inside = *status.ns_tgid.last().unwrap_or(&pid);
-        // This is the start time of the process itself, not that of the thread `tid`.
+        // This is the start time of the process itself, not of the thread `tid`.
         let Ok(stat) = task::stat(pid) else {
             return (None, 0);
         };

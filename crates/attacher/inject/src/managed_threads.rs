@@ -13,7 +13,7 @@
 //! * HWAddressSanitizer keeps a state of each thread, too. It is not tested, since it needs
 //!   processors that ignore the upper bits of addresses.
 //! * Valgrind, DynamoRIO and Pin execute a translation of the program's code. The thread pointer
-//!   and the stack of a thread are those of the translator, so a function of the C library that is
+//!   and the stack of a thread belong to the translator, so a function of the C library that is
 //!   called there directly is a SIGSEGV.
 //!
 //! Decisions: ENG-064 (`docs/deviations/engine.md`).

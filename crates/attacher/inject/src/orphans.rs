@@ -26,8 +26,8 @@ use crate::worker::Block;
 const FIRST: u64 = 0x6d69_0000_0000;
 /// The distance between two such addresses.
 const STRIDE: u64 = 2 << 20;
-/// The number of such addresses. There are many, so that nobody knows the address of executable
-/// memory beforehand.
+/// The number of such addresses. There are many, so that no attacker knows the address of
+/// executable memory beforehand.
 const PLACES: u64 = 1 << 16;
 /// How many mappings are unmapped at one time. The borrowed thread has to wait meanwhile.
 const MOST: usize = 4;

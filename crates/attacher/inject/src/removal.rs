@@ -32,7 +32,7 @@ pub(crate) fn unmap_after(
     const PHASE: &str = "waiting for the end of the worker thread";
     let pid = image.pid();
     // The worker thread is on its way to its end. A machine that gives it no processor time now
-    // will give it some later, and giving up half way helps nobody.
+    // will give it some later, and giving up half way gains nothing.
     let deadline = Deadline::after(options.boot.saturating_add(options.held));
     // The thread's own id is compared as well, so that we do not wait for another thread that was
     // given the same id later.

@@ -56,7 +56,7 @@ fn divided(capabilities: &Path) -> bool {
     })
 }
 
-/// The first device number of Turing, the oldest family that CUPTI samples. Those of Volta end below
+/// The first device number of Turing, the oldest family that CUPTI samples. Volta's end below
 /// it (source: the list of supported products in the README of NVIDIA's driver).
 const TURING: u32 = 0x1e00;
 

@@ -12,9 +12,9 @@ const WHEELS: [(&str, &str); 2] = [
 const MOST: usize = 12;
 
 /// Returns the files that may be a CUPTI, in the order in which to try them. If one is named, no
-/// other is tried. Otherwise: files next to the libraries in `mapped` (those of a process that is
-/// attached to), what the environment leads to, toolkits, Python packages, and last what the loader
-/// finds itself.
+/// other is tried. Otherwise: files next to the libraries in `mapped` (the libraries of a process
+/// that is attached to), what the environment leads to, toolkits, Python packages, and last what
+/// the loader finds itself.
 ///
 /// `secure`: this process has more rights than its user, so the user's environment is ignored.
 pub fn candidates(named: Option<&str>, mapped: &[String], secure: bool) -> Vec<String> {

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The bytes that may be read of all files of one process. This bounds the time, to a few seconds.
 const READ: u64 = 4 << 30;
 /// The bytes that may be kept of them while the process is being examined: symbols and unwind
-/// tables. Those of PyTorch's libraries are some 100 MiB.
+/// tables. PyTorch's libraries have some 100 MiB of them.
 const KEPT: u64 = 192 << 20;
 /// The bytes of one table that may be in memory while it is read.
 pub(crate) const AT_ONCE: u64 = 128 << 20;

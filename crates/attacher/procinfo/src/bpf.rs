@@ -207,7 +207,7 @@ impl Action {
 }
 
 /// Returns what all filters of a thread together do with a call. The strictest action counts, and
-/// among equal ones that of the filter that was installed last. `filters` starts with the one
+/// among equal ones the action of the filter that was installed last. `filters` starts with the one
 /// installed last, as the kernel lists them. A program that makes no sense kills the process.
 pub fn decide(filters: &[Vec<Instruction>], call: &Call) -> Action {
     let mut strictest = Action::Allow;

@@ -62,7 +62,7 @@ pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Headroom> {
     let bytes = |key: &str| number_after(&status, key).unwrap_or(0).saturating_mul(1024);
     let left =
         |name: &str, used: u64| number_after(&limits, name).map(|limit| Limit { limit, used });
-    // Some mappings cannot be locked (those of devices and of the kernel), so not all has to be.
+    // Some mappings cannot be locked (mappings of devices and of the kernel), so not all has to be.
     let locks_all = bytes("VmLck:") > bytes("VmSize:") / 4 * 3;
     let unlimited = crate::status::parse(&status).cap_effective & CAP_IPC_LOCK != 0;
     Ok(Headroom {

@@ -29,7 +29,7 @@ const MOST_LIBRARIES: usize = 16_384;
 
 /// Returns the load addresses (biases) of the program and its libraries. None when there is no
 /// valid list: the program is static, has another loader, or holds nonsense there. `tid` is a live
-/// thread, and `memory` is that of its process.
+/// thread, and `memory` is its process's memory.
 pub fn biases(tid: impl Into<Tid>, memory: &Memory) -> Option<Vec<u64>> {
     let tid = tid.into();
     let auxv = kernel_text(format!("{tid}/auxv")).ok()?;

@@ -255,7 +255,8 @@ impl<'a> Walker<'a> {
         let end = module.parts.last().map_or(module.base, |part| part.end);
         let start =
             |piece: Option<&crate::elf::Piece>| piece.map_or(0, |piece| piece.range().start);
-        // The same bases as framehop uses. Neither of the two sets that of the global offset table.
+        // The same bases as framehop uses. Neither of the two sets the base of the global offset
+        // table.
         let bases = gimli::BaseAddresses::default()
             .set_eh_frame(frames.range().start)
             .set_eh_frame_hdr(start(header.as_ref()))
@@ -287,9 +288,9 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns the function that the call instruction before a return address calls. `address` is
-    /// that of the instruction's last byte, as in [`Frame::address`]. Calls through a procedure
-    /// linkage table or a global offset table are followed. The targets of other calls, and of
-    /// jumps through registers, are not known.
+    /// the address of the instruction's last byte, as in [`Frame::address`]. Calls through a
+    /// procedure linkage table or a global offset table are followed. The targets of other calls,
+    /// and of jumps through registers, are not known.
     pub fn called(&self, address: u64) -> Option<u64> {
         let target = arch::called(&self.memory, address.wrapping_add(1))?;
         Some(arch::through_linkage_table(&self.memory, target).unwrap_or(target))

@@ -28,7 +28,7 @@ use midair_ids::Pid;
 
 use crate::{Tid, added_capabilities, progress, sys};
 
-/// The length of the stack, like that of a thread of Rust's. Only pages that are used take memory.
+/// The length of the stack, the same as for Rust's threads. Only pages that are used take memory.
 const STACK: usize = 2 << 20;
 /// The length of the unmapped space below it, which no page of any architecture exceeds.
 const GUARD: usize = 64 << 10;
@@ -181,8 +181,8 @@ impl Place {
 
 /// What the other process does.
 extern "C" fn begin<T, W: FnOnce() -> T>(job: *mut c_void) -> i32 {
-    // SAFETY: `run` passes its job, which lives until this process has ended, and which nobody else
-    // uses meanwhile.
+    // SAFETY: `run` passes its job, which lives until this process has ended, and which no other
+    // code uses meanwhile.
     let job = unsafe { &mut *job.cast::<Job<W, T>>() };
     let Some(work) = job.work.take() else {
         return 0;
@@ -245,7 +245,7 @@ fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
 /// written everything.
 pub fn close_shared_descriptors() {
     if RUNNING.load(Relaxed) != 0 {
-        // SAFETY: takes numbers. Nobody uses a descriptor after this: the process ends.
+        // SAFETY: takes numbers. No code uses a descriptor after this: the process ends.
         unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
     }
 }
@@ -334,7 +334,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody uses any more.
+        // SAFETY: our own mapping, which no code uses any more.
         unsafe { libc::munmap(self.0.as_ptr(), GUARD + STACK) };
     }
 }

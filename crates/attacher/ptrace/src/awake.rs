@@ -47,8 +47,8 @@ const OVER: u32 = 2;
 
 impl Shared {
     /// What the thread does. One that is not wanted any more when it starts stays an ordinary one: after
-    /// it yields to all others nobody would raise it, on a busy processor it would not come to its end for
-    /// minutes, and the process ends with its last thread.
+    /// it yields to all others, no thread would raise it, on a busy processor it would not come to its
+    /// end for minutes, and the process ends with its last thread.
     fn run(&self, processor: u64, allowed: Processors) {
         self.tid.store(own_tid().get(), Ordering::Release);
         let begins =
@@ -192,8 +192,8 @@ mod tests {
         assert!(seen);
     }
 
-    /// On a busy machine the thread starts when it is long not wanted any more, and nobody is there to
-    /// raise it.
+    /// On a busy machine the thread starts when it is long not wanted any more, and no thread is
+    /// there to raise it.
     #[test]
     fn one_that_begins_too_late_yields_to_nobody() {
         let policy = |stage: u32| {

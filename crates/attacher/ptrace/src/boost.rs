@@ -9,7 +9,7 @@
 //! The loan is limited. It is less than the tracer's own priority, is made only where two processors are
 //! available, and lasts for one wait of a millisecond. So the tracer and the lender still run, whatever
 //! the held thread does with it. The held thread may also have displaced a thread of its own process
-//! that holds a lock which the tracer needs: that of the mappings, which reading memory takes.
+//! that holds a lock which the tracer needs: the lock of the mappings, which reading memory takes.
 //!
 //! A loan starts while the held thread is off its processor, and only then. Alongside an owner that
 //! runs, the kernel makes a waiter spin for as long as the owner runs, and ignores its timeout. So the
@@ -293,7 +293,8 @@ mod tests {
         let ordinary_root =
             unsafe { libc::geteuid() == 0 && libc::sched_getscheduler(0) == libc::SCHED_OTHER };
         let free = AtomicU32::new(0);
-        // SAFETY: takes a midair word that nobody owns; where the kernel has no such call, nothing.
+        // SAFETY: takes a midair word that no thread owns; where the kernel has no such call,
+        // nothing.
         let taken = unsafe {
             let forever = std::ptr::null::<libc::timespec>();
             libc::syscall(
@@ -359,7 +360,7 @@ mod tests {
         assert!(owner.join().unwrap().is_err());
     }
 
-    /// It was refused there for a long time, and nobody noticed: the kernel does not let a thread
+    /// It was refused there for a long time, unnoticed: the kernel does not let a thread
     /// of another process own a private futex.
     #[test]
     fn priority_is_lent_to_another_process() {

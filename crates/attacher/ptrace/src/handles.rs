@@ -16,7 +16,7 @@ const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
 
 fn own(raw: libc::c_long, operation: &'static str, tid: Tid) -> Result<OwnedFd> {
     match RawFd::try_from(raw) {
-        // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+        // SAFETY: the kernel just made this descriptor for us; no other code knows it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(Error::last(operation, tid)),
     }
@@ -137,7 +137,7 @@ pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
 /// As [`memfd_with`], with the bytes that `fill` writes.
 ///
 /// # Errors
-/// The same, and those of `fill`.
+/// The same, and the errors of `fill`.
 pub fn memfd_filled(
     name: &CStr,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
@@ -162,11 +162,11 @@ pub fn memfd_filled(
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the call just made this descriptor for us, and no other code knows it.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
     fill(&mut file)?;
     // The target opens the file by its path in /proc, maybe as another user: it may read and map
-    // the file, and nobody can change it any more.
+    // the file, and no process can change it any more.
     let mut mode = file.metadata()?.permissions();
     // Where execute permission is sealed off, it stays off.
     mode.set_mode(mode.mode() & 0o111 | 0o444);
@@ -222,7 +222,7 @@ fn seal_waiting(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
 /// The kernel's; EPIPE when the other end is gone (no SIGPIPE is raised), EAGAIN when there is no
 /// room.
 pub fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the pointer and length are those of a live slice.
+    // SAFETY: the pointer and length belong to a live slice.
     let n = unsafe {
         libc::send(
             socket.as_raw_fd(),
@@ -379,7 +379,7 @@ mod tests {
         });
         assert_ne!(mapped, libc::MAP_FAILED);
         made.unwrap();
-        // SAFETY: mapped above, and nobody refers to it.
+        // SAFETY: mapped above, and no code refers to it.
         assert_eq!(unsafe { libc::munmap(mapped, 5) }, 0);
     }
 }

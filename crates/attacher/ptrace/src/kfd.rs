@@ -152,7 +152,7 @@ impl Kfd {
         };
         let mut words = [0_u32; 10];
         words[0] = OP_VERSION;
-        // SAFETY: the size in the request's number is that of `words`; the driver copies the part
+        // SAFETY: the request's number has the size of `words`; the driver copies the part
         // it knows.
         unsafe { ioctl(&self.0, request, &mut words)? };
         // The driver looks for arguments at the place where it has put the version.
@@ -225,7 +225,8 @@ impl Kfd {
         if fd.cast_signed() < 0 {
             return Err(io::Error::other("the driver named no descriptor"));
         }
-        // SAFETY: the call has just made this descriptor for its caller, and nobody else knows it.
+        // SAFETY: the call has just made this descriptor for its caller, and no other code knows
+        // it.
         let file = unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) };
         Ok(Stream {
             file: File::from(file),
@@ -369,7 +370,8 @@ impl Stream {
         }
     }
 
-    /// Resets the count of the firmware's notifications (version 4), for which nobody waits here.
+    /// Resets the count of the firmware's notifications (version 4), for which no thread waits
+    /// here.
     pub fn clear_notifications(&self) {
         // The read never blocks; an older kernel has nothing to read.
         let _ = (&self.file).read(&mut [0; 8]);

@@ -29,13 +29,13 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// `patience` (in whole milliseconds, one at least), and then fails with EAGAIN.
 ///
 /// # Errors
-/// The kernel's: ECONNREFUSED when nobody listens there, EINTR when a signal was handled.
+/// The kernel's: ECONNREFUSED when no process listens there, EINTR when a signal was handled.
 pub fn connect_abstract(name: &str, patience: Duration) -> io::Result<OwnedFd> {
     // SAFETY: socket takes numbers only.
     let raw = check(unsafe {
         libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0)
     })?;
-    // SAFETY: the kernel just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel just made this descriptor for us, and no other code knows it.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
     // SAFETY: the struct is plain data; zero is a valid value of each field.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };

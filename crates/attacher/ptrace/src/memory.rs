@@ -470,7 +470,7 @@ mod tests {
         let (before, after) = done.unwrap();
         assert_eq!((&after[..3], &after[14..]), (&before[..3], &before[14..]));
         assert_eq!(&after[3..14], b"poked words");
-        // Nobody holds this one.
+        // No tracer holds this one.
         assert!(!me().poke(before.as_ptr() as u64, b"x"));
     }
 
@@ -513,7 +513,7 @@ mod tests {
             assert!(listener >= 0, "{}", std::io::Error::last_os_error());
             let result = work();
             if flags & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0 {
-                // SAFETY: the call above returned this descriptor, and nobody else knows it.
+                // SAFETY: the call above returned this descriptor, and no other code knows it.
                 unsafe { libc::close(listener as i32) };
             }
             result

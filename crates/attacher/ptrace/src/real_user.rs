@@ -22,8 +22,8 @@ struct FileRights {
 }
 
 impl FileRights {
-    /// Switches to the real user's rights. No capability stays effective, except for those of a
-    /// real root.
+    /// Switches to the real user's rights. No capability stays effective, unless the real user is
+    /// root.
     fn real() -> io::Result<FileRights> {
         let before = sys::capabilities()?;
         let real = sys::real_ids();

@@ -148,8 +148,8 @@ pub struct Stopped {
 /// Makes a ptrace request.
 ///
 /// # Safety
-/// Where the request takes `addr` or `data` as an address in this process, it must be that of a
-/// live object which the kernel may fill or read for the length that the request has.
+/// Where the request takes `addr` or `data` as an address in this process, it must be the address
+/// of a live object which the kernel may fill or read for the length that the request has.
 pub(crate) unsafe fn request(
     operation: &'static str,
     code: libc::c_uint,

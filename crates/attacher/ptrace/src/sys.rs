@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The descriptor that a call returned, or its error.
 fn file(raw: libc::c_long) -> io::Result<File> {
     match RawFd::try_from(raw) {
-        // SAFETY: the callers pass what an opening call of the kernel just returned: nobody else
+        // SAFETY: the callers pass what an opening call of the kernel just returned: no other code
         // knows this descriptor.
         Ok(fd) if fd >= 0 => Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) })),
         _ => Err(io::Error::last_os_error()),
@@ -306,8 +306,8 @@ pub fn ptrace_refused() -> Option<io::Error> {
     // SAFETY: the child makes system calls only, and ends by one.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: these take numbers only. Nobody traces itself, so the kernel's own answer is ESRCH,
-        // whatever rights we have.
+        // SAFETY: these take numbers only. No process traces itself, so the kernel's own answer is
+        // ESRCH, whatever rights we have.
         unsafe {
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
             let answer = libc::ptrace(libc::PTRACE_CONT, libc::getpid(), 0, 0);

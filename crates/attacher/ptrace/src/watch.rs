@@ -87,7 +87,7 @@ thread_local! {
 /// it runs ([`alive`]).
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// False where nobody watches, and inside another watch of this thread.
+    /// False if no timer watches the thread, and inside another watch of this thread.
     watches: bool,
     /// The timers are found by the thread.
     here: PhantomData<*const ()>,

@@ -129,7 +129,7 @@ pub struct Finished {
     /// What the session cost, as far as that was measured.
     pub cost: Cost,
     /// How long the session was, ns, where its records cover a part of it only. The times of the
-    /// process in `identity` are those of this part.
+    /// process in `identity` cover this part only.
     pub session_ns: Option<u64>,
     /// For how long nothing was recorded within these times, ns: in pauses of the program, or
     /// outside of collection periods.

@@ -149,9 +149,9 @@ fn minimum_bytes(settings: &Settings) -> Result<u64, Failure> {
     Ok(number.unwrap_or(0))
 }
 
-/// Returns the directory for the files of a window of a session that goes on. It is below that of
-/// the session's results, and is named by the process and the window's end, CLOCK_BOOTTIME ms, so
-/// that no window overwrites another. It is the text of a setting.
+/// Returns the directory for the files of a window of a session that goes on. It is below the
+/// directory of the session's results, and is named by the process and the window's end,
+/// CLOCK_BOOTTIME ms, so that no window overwrites another. It is the text of a setting.
 ///
 /// # Errors
 /// As [`plan`].

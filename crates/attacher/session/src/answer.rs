@@ -167,7 +167,7 @@ pub(crate) fn each<T: Send + 'static>(
     let start = |reports: Sender<Report<T>>| {
         let (work, queue) = (Arc::clone(&work), Arc::clone(&queue));
         let thread = std::thread::Builder::new().name("look".to_owned());
-        // The handle is dropped because nobody waits for the thread.
+        // The handle is dropped because no caller waits for the thread.
         thread.spawn(move || {
             let next = || {
                 queue
@@ -176,7 +176,7 @@ pub(crate) fn each<T: Send + 'static>(
                     .pop_front()
             };
             while let Some((index, pid)) = next() {
-                // Nobody reads a report where this look was given up.
+                // No caller reads a report if this look was given up.
                 let progress = Progress::default();
                 let done = progress.follow(|| {
                     apart(pid, || {
@@ -193,7 +193,7 @@ pub(crate) fn each<T: Send + 'static>(
     };
     let at_once = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
     let started = (0..at_once.min(pids.len())).filter(|_| start(reports.clone()).is_ok());
-    // Counts all threads that were started, and those of them that are not slow.
+    // Counts all threads that were started, and how many of them are not slow.
     let mut threads = started.count();
     let mut free = threads;
     let mut answers: Vec<Option<T>> = pids.iter().map(|_| None).collect();
@@ -258,7 +258,7 @@ mod tests {
         (1..=count).filter_map(Pid::new).collect()
     }
 
-    /// A pipe that nobody writes to: a read from it does not return.
+    /// A pipe that no process writes to: a read from it does not return.
     fn blocks() -> impl Fn() + Send + Sync + 'static {
         let (end, other) = nix::unistd::pipe().unwrap();
         move || {

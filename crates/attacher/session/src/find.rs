@@ -162,7 +162,7 @@ pub(crate) fn pids() -> Vec<Pid> {
 /// Returns one process, or `None` when it does not exist, is a kernel thread, or has ended.
 pub fn process(pid: Pid) -> Option<Found> {
     let stat = task::stat(pid).ok()?;
-    // The main thread may have ended while other threads run on. The mappings are then those of
+    // The main thread may have ended while other threads run on. The mappings are then read through
     // another thread.
     let live = task::live(pid).ok()??;
     if stat.is_kernel_thread() {

@@ -412,8 +412,8 @@ pub struct Tools {
     pub files: Vec<PathBuf>,
     /// Names for the target's loader. They come after the files.
     pub names: Vec<String>,
-    /// Only files that root owns and nobody else can change may be sent ([`rights::trusted`]). Each
-    /// is opened once, and is checked and read through that descriptor.
+    /// Only files that root owns and no other user can change may be sent ([`rights::trusted`]).
+    /// Each is opened once, and is checked and read through that descriptor.
     pub only_trusted: bool,
 }
 

@@ -205,7 +205,7 @@ impl Live {
     /// Waits until all files are written.
     pub(crate) fn finish(&mut self) {
         for writer in self.writers.drain(..) {
-            // A panic there has been printed, and there is nobody left to tell.
+            // A panic there has been printed, so there is nothing left to report.
             let _ = writer.join();
         }
     }

@@ -1,5 +1,5 @@
-//! The processor time that a session costs: that of our thread in the process, and that of this
-//! program.
+//! The processor time that a session costs: our thread's in the process, and this
+//! program's.
 
 use crate::target::Target;
 use midair_results::Cost;

@@ -88,7 +88,7 @@ pub(crate) fn take<D: Driver>(driver: io::Result<D>, gpus: &[&Agent], enable: bo
     ((!lock.held.is_empty()).then_some(lock), became)
 }
 
-/// Returns why nobody can get a lock from this driver.
+/// Returns why no process can get a lock from this driver.
 pub(crate) fn not_offered(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOTTY | libc::EINVAL | libc::EOPNOTSUPP) => {

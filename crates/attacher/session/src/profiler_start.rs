@@ -65,7 +65,7 @@ impl ProfilerStart {
         };
         let work = move || {
             let said = answer::within(pid, LIMIT, look).ok().flatten();
-            // Nobody may wait for it any more.
+            // There may be no caller left that waits for it.
             let _ = report.send(said.unwrap_or(Said::No));
         };
         std::thread::Builder::new().spawn(work).ok()?;

@@ -1,10 +1,10 @@
-//! Decides whose rights count: those of the person who runs this program, not those that a set-uid
-//! bit or file capabilities add.
+//! Decides which rights count: the rights of the person who runs this program, not those that a
+//! set-uid bit or file capabilities add.
 //!
 //! A tool library runs in the target with the target's rights. One that the caller chose is used
 //! only where the target has no right that the caller lacks ([`exceeding`]). Otherwise it must be a
-//! file that root owns and nobody else can change ([`trusted`]). Output files are written with the
-//! real user's permissions ([`as_real_user`]).
+//! file that root owns and no other user can change ([`trusted`]). Output files are written with
+//! the real user's permissions ([`as_real_user`]).
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::dumpable::is_dumpable;
@@ -160,7 +160,7 @@ const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY;
 /// How the file is opened: opening a pipe must not block.
 const FILE: i32 = libc::O_RDONLY | libc::O_NONBLOCK;
 
-/// Opens a file that root owns and nobody else can change, and that lies below directories for
+/// Opens a file that root owns and no other user can change, and that lies below directories for
 /// which the same holds. The opened file is the one that was checked, because each step starts from
 /// the descriptor of the directory that was checked.
 ///

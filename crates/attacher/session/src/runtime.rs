@@ -183,8 +183,8 @@ pub(crate) fn detect_mapped(look: &Inspection) -> Result<Option<Detected>, Failu
     Runtimes::of(&look.modules).choose(&look.copies(), look.pid)
 }
 
-/// Refuses a process with two copies of one runtime. Nobody can tell which of them it works with,
-/// and a trace of the other would look as if nothing had happened.
+/// Refuses a process with two copies of one runtime. midair cannot tell which of them it works
+/// with, and a trace of the other would look as if nothing had happened.
 ///
 /// # Errors
 /// [`Kind::Ambiguous`].

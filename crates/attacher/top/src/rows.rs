@@ -45,7 +45,7 @@ fn by(sort: Sort, a: &Row, b: &Row) -> Ordering {
 }
 
 /// Returns one line for all kernels, or lines of code, with the same name, regardless of process and code object.
-/// Shares are those of all processes together, each of which counts equally.
+/// Shares cover all processes together, each of which counts equally.
 fn rows(snapshots: &[Snapshot], by: By) -> Vec<Row> {
     let running: Vec<&Snapshot> = snapshots.iter().filter(|it| it.ended.is_none()).collect();
     let shown: Vec<&Snapshot> = match running.is_empty() {

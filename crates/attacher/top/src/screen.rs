@@ -45,7 +45,7 @@ impl View {
         lines
     }
 
-    /// Returns all lines but that of the keys.
+    /// Returns all lines except the line of the keys.
     pub(crate) fn body(&self, columns: usize, rows: usize) -> Vec<Line> {
         let mut lines = vec![self.header(columns)];
         if self.snapshots.is_empty() {

@@ -239,7 +239,7 @@ fn lines_of_code_need_stacks() {
     assert_eq!(view.key(Key::Char('c')), Action::Draw);
 }
 
-/// Names are those of the table after an attach; the details have the whole name.
+/// Names are as in the table after an attach; the details have the whole name.
 /// A low terminal hides the rows above the kernels.
 #[test]
 fn a_low_terminal_shows_kernels() {

@@ -119,7 +119,7 @@ pub(crate) struct Packet {
 /// What a packet does that is still in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Nobody has written it.
+    /// No thread has written it.
     Unwritten,
     /// It runs a kernel.
     Dispatch,

@@ -38,8 +38,8 @@ pub struct Found {
     pub name: Option<Vec<u8>>,
 }
 
-/// Looks at a piece of memory as [`crate::look`] does at that of a process. A thousandth of what it
-/// may read there is read here.
+/// Looks at a piece of memory as [`crate::look`] does at a process's memory. A thousandth of what
+/// it may read there is read here.
 pub fn look(bytes: &[u8]) -> Found {
     let image = Image(bytes);
     let limits = Limits {

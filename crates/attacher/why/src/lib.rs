@@ -118,8 +118,8 @@ pub fn python_stacks(live: Tid, modules: &Modules) -> Vec<Thread> {
     threads
 }
 
-/// Variables in which launchers tell a process its rank: those of PyTorch's launcher, then those of
-/// MPI and of batch systems. The first one that is set counts.
+/// Variables in which launchers tell a process its rank: the variables of PyTorch's launcher, then
+/// of MPI and of batch systems. The first one that is set counts.
 const RANKS: [&str; 7] = [
     "RANK",
     "OMPI_COMM_WORLD_RANK",
@@ -144,7 +144,7 @@ fn rank(live: Tid) -> Option<u32> {
 
 /// Returns a thread's processor time so far in seconds, and how often it was given a processor.
 /// None when the thread has ended (source: proc_pid_schedstat(5)). The thread's `stat` is of no use
-/// here: its times are those of the whole process.
+/// here: its times cover the whole process.
 fn schedule(pid: u32, tid: u32) -> Option<(f64, u64)> {
     let text = files::kernel_words(format!("{pid}/task/{tid}/schedstat")).ok()?;
     let mut words = text.split_ascii_whitespace();

@@ -29,7 +29,7 @@ const STACKS: Limits = Limits {
 /// A frame of Python code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// The function's name, with those of the classes and functions around it.
+    /// The function's name, with the names of the classes and functions around it.
     pub function: String,
     /// The file's name, as the interpreter has it.
     pub file: String,

@@ -246,7 +246,7 @@ pub(crate) fn wait_words(wait: &Wait) -> String {
     }
 }
 
-/// Whether a kernel's name is that of a collective operation (source: RCCL and NCCL,
+/// Whether a kernel's name denotes a collective operation (source: RCCL and NCCL,
 /// `ncclDevKernel`).
 pub(crate) fn is_collective(dispatch: &Dispatch) -> bool {
     dispatch

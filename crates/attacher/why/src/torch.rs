@@ -265,7 +265,7 @@ mod tests {
         values.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Keys without a hash in their entries, which may be those of a dictionary or of a type.
+    /// Keys without a hash in their entries, as a dictionary or a type has them.
     fn keys(memory: &mut Pieces, at: u64, entries: &[u64]) {
         let mut bytes = vec![0; 40];
         bytes[9] = 3;

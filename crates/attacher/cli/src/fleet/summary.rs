@@ -20,7 +20,7 @@ const TABLES: usize = 32;
 const KEPT: usize = 1 << 16;
 const FILES: usize = 256;
 
-/// Returns the exit code of the whole command, which is that of the hosts where they agree.
+/// Returns the exit code of the whole command, which is the hosts' code if they agree.
 pub(super) fn code(answers: &[Answer]) -> u8 {
     let of = |answer: &Answer| answer.code.unwrap_or(Kind::NoAnswer.exit_code());
     let first = answers.first().map_or(0, of);
@@ -190,7 +190,7 @@ pub(super) fn lines(answers: &[Answer], attaches: bool) -> Vec<String> {
         let files = screen.and_then(|screen| screen["files"].as_array());
         let files = files.into_iter().flatten().filter_map(Value::as_str);
         for file in files.take(FILES) {
-            // The form is that of scp and rsync.
+            // scp and rsync use this form.
             out.push(format!("{}:{}", answer.host, cut(file, NAME)));
         }
     }

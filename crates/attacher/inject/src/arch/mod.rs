@@ -35,7 +35,7 @@ pub(crate) enum Blocked {
 pub(crate) const TIME_BYTES: u64 = 16;
 
 /// Returns where the kernel writes the time that is left when it goes on with a wait by itself
-/// (`restart_syscall`). The arguments are those of the call that was interrupted, whose number is not
+/// (`restart_syscall`). The arguments belong to the interrupted call, whose number is not
 /// known: nanosleep, clock_nanosleep, a futex wait, or on some processors poll.
 ///
 /// The second argument is such a place in nanosleep only. In the others it is a number, which is no

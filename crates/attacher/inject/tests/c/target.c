@@ -7,7 +7,8 @@
  * "ppoll" and "sleep" keep on their stack what the kernel writes the time into that is left of the wait.
  * "recv-limit" receives from a socket that has a time limit of its own (SO_RCVTIMEO).
  * "regs" fills all registers and reads by an instruction of its own. "lib-" ones wait inside the library named by RUNTIME.
- * "arena" waits for the lock of its own malloc arena; "arena-held" is parked in poll while somebody holds that lock.
+ * "arena" waits for the lock of its own malloc arena; "arena-held" is parked in poll while another thread holds that
+ * lock.
  *
  * Commands on stdin: "check": each thread is woken, checks, and goes back to its wait; then "checked wrong W rounds R".
  * "end" or the end of the file: all threads are joined, "ended wrong W rounds R", exit status W.

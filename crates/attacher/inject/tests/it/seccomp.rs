@@ -115,7 +115,7 @@ fn each_action_is_named_and_none_happens() {
     }
 }
 
-/// Of two equally strict results, the kernel takes that of the filter that came last.
+/// Of two equally strict results, the kernel takes the result of the filter that came last.
 #[test]
 fn the_last_filter_of_two_counts() {
     if !midair_tests::is_root_for("to read filters").unwrap() {

@@ -45,7 +45,7 @@ macro_rules! params {
             pub $last: $last_type,
         }
         // SAFETY: the struct is laid out by C's rules, with the header's members in their order.
-        // The size is that of the header's macro `..._STRUCT_SIZE`.
+        // The size equals the header's macro `..._STRUCT_SIZE`.
         unsafe impl $crate::sampling::library::Params for $kind {
             const NAME: &'static std::ffi::CStr = $name;
             const SIZE: usize = std::mem::offset_of!($kind, $last) + size_of::<$last_type>();
@@ -100,7 +100,7 @@ impl Library {
 
     /// Returns the address of a function, or none where there is no such function.
     pub fn address(&self, name: &CStr) -> Option<*mut c_void> {
-        // SAFETY: the handle is that of a loaded library, and the name ends with a zero byte.
+        // SAFETY: the handle belongs to a loaded library, and the name ends with a zero byte.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         (!found.is_null()).then_some(found)
     }

@@ -38,7 +38,7 @@ pub type Say<'a> = &'a mut (dyn FnMut(&Event) -> io::Result<()> + Send);
 enum Ended {
     /// CUPTI refused.
     Refused(Refusal),
-    /// Nobody reads our answers any more.
+    /// No process reads our answers any more.
     Alone,
 }
 
@@ -312,8 +312,8 @@ impl Sampling<'_, '_> {
             let mut taken = Turn::default();
             let mut looked = Instant::now();
             let ended = loop {
-                // Counted from the start of one look to that of the next, so that the time a look
-                // takes is part of the pause.
+                // Counted from the start of one look to the start of the next, so that the time a
+                // look takes is part of the pause.
                 let next = period.saturating_sub(looked.elapsed());
                 let left =
                     turn.map_or(next, |turn| turn.saturating_sub(before.elapsed()).min(next));
@@ -393,7 +393,7 @@ impl Sampling<'_, '_> {
             let after = cpu();
             self.facts.decode += after.saturating_sub(before);
             overflow |= decoded.overflow;
-            // Both clocks are read at the same moment, since CUPTI's times are those of the wall
+            // Both clocks are read at the same moment, since CUPTI takes its times from the wall
             // clock.
             let (wall, boot) = (
                 nanoseconds(clock(libc::CLOCK_REALTIME)),

@@ -31,7 +31,7 @@ pub struct Work {
     pub samples: Vec<(usize, (u64, u64))>,
 }
 
-/// An image whose samples were said, or why they were not: nothing where nobody reads any more.
+/// An image whose samples were said, or why they were not: nothing if no process reads any more.
 pub type Done = Result<Image, Option<Refusal>>;
 
 /// Facts that are reported at the end.

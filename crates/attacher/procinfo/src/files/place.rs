@@ -29,8 +29,8 @@ const ENOTDIR: i32 = 20;
 /// component is opened by itself, from the descriptor of the directory before it, and links are
 /// followed by their text. (`openat2` with `RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS` gives the same
 /// result. But it contacts each file system on the way before we could see that this file system
-/// may never answer.) File permissions are those of the real user, so that raised rights of this
-/// program open nothing.
+/// may never answer.) Files are opened with the real user's permissions, so that raised rights of
+/// this program open nothing.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The directories from the root to here. There is at least one.

@@ -22,7 +22,7 @@ pub(crate) enum StartError {
     /// The worker thread had stopped waiting for the offer, so nothing was started.
     OfferNotTaken(Failure),
     /// A worker thread has the process, of a copy of our library that the process did not load by
-    /// itself: that of an attempt before this one, which has not given up yet, or that of an
+    /// itself: of an attempt before this one, which has not given up yet, or of an
     /// attacher which cannot be seen from here. Nothing was started.
     Claimed(Failure),
     /// The process executed another program before anything was changed in it.

@@ -30,7 +30,7 @@ pub(super) trait Attacher: Debug + Send + Sync {
     fn attach(&self, request: &Request) -> Result<Box<dyn Recording>, Failure>;
 }
 
-/// A session, as its member follows it. The functions are those of [`Session`].
+/// A session, as its member follows it. It has the functions of [`Session`].
 pub(super) trait Recording {
     fn entry(&self) -> &Entry;
     fn wake(&self) -> BorrowedFd<'_>;

@@ -72,7 +72,7 @@ global_asm!(
     "ldr x10, [x19, #{stub_patience_ticks}]",
     "cmp x9, x10",
     "b.lo 4b",
-    // Nobody stopped the thread in time, so it restores itself. (It also comes here if the data
+    // No tracer stopped the thread in time, so it restores itself. (It also comes here if the data
     // cannot be made writable. It can then leave no error.)
     "5:",
     "ldr x9, [x19, #{sigframe}]",
@@ -176,9 +176,9 @@ global_asm!(
     "bl 81f",
     "mov w9, #{TALKING}",
     "stlr w9, [x22]",
-    // The guard page is protected only now, when nobody reads this process's memory any more while
-    // one of its threads is held. The call takes the lock of the mappings, and if a thread lost its
-    // processor meanwhile, it would keep the attacher waiting.
+    // The guard page is protected only now, when no process reads this process's memory any more
+    // while one of its threads is held. The call takes the lock of the mappings, and if a thread
+    // lost its processor meanwhile, it would keep the attacher waiting.
     "mov x8, #226", // mprotect(guard, PROT_NONE)
     "ldr x0, [x19, #{guard_base}]",
     "ldr x1, [x19, #{guard_len}]",
@@ -639,7 +639,7 @@ mod tests {
         let other = File::open("/dev/null").unwrap();
         let inode = other.metadata().unwrap().ino();
         // If the number of the near end was taken by the program, the thread cannot receive. If
-        // that of the far end was, the thread only leaves it open.
+        // the far end's was, the thread only leaves it open.
         for (taken, step) in [(0, step::RECEIVE), (1, 0)] {
             let mut number = -1;
             let done = run(false, |far, numbers| {

@@ -94,7 +94,7 @@ global_asm!(
     "mov r14d, [rbx + {stub_turn_ticks}]",
     "add r14, rax",
     "jmp 4b",
-    // Nobody stopped the thread in time, so it restores itself. (It also comes here if the data
+    // No tracer stopped the thread in time, so it restores itself. (It also comes here if the data
     // cannot be made writable. It can then leave no error.)
     "5:",
     "mov rsp, [rbx + {sigframe}]",
@@ -187,9 +187,9 @@ global_asm!(
     "mov rsi, [rbx + {inodes} + 8]",
     "call 81f",
     "mov dword ptr [rbx + {mailbox}], {TALKING}",
-    // The guard page is protected only now, when nobody reads this process's memory any more while
-    // one of its threads is held. The call takes the lock of the mappings, and if a thread lost its
-    // processor meanwhile, it would keep the attacher waiting.
+    // The guard page is protected only now, when no process reads this process's memory any more
+    // while one of its threads is held. The call takes the lock of the mappings, and if a thread
+    // lost its processor meanwhile, it would keep the attacher waiting.
     "mov eax, 10", // mprotect(guard, PROT_NONE)
     "mov rdi, [rbx + {guard_base}]",
     "mov rsi, [rbx + {guard_len}]",

@@ -333,7 +333,7 @@ fn a_detach_that_failed_is_told() {
     let group = attach_named(LONG, word, move |_| Ok(Arc::clone(&session))).unwrap();
     let ended = group.detach();
     assert_eq!(ended.failure().map(|it| it.kind), Some(Kind::DetachFailed));
-    // The only process's failure is that of the group.
+    // The only process's failure becomes the group's.
     let failed = ended.write(Style::default()).unwrap_err();
     assert_eq!(failed.kind, Kind::DetachFailed);
 }
@@ -544,7 +544,7 @@ fn a_tree_of_one_is_over_when_its_process_ends() {
     .unwrap();
     assert!(runs(0, 0)(&group.poll().unwrap(), &group));
     session.end(End::Signal(9));
-    // The process itself goes on: the end is that of its session, which comes first.
+    // The process itself goes on: only its session ends, which comes first.
     poll_until(&mut group, |event, _| {
         *event == Event::TargetExited(End::Signal(9))
     });
@@ -562,7 +562,7 @@ fn a_tree_of_one_is_over_when_its_process_ends() {
     });
 }
 
-/// A group that has attached nobody so far is not over.
+/// A group that has attached no process so far is not over.
 #[test]
 fn a_group_that_waits_for_its_first_process_goes_on() {
     let root = process();

@@ -64,7 +64,7 @@ fn copied(from: &Path, name: &str) -> PathBuf {
     to
 }
 
-/// The program `tests/c/family.c`, under its own name and under that of HSA's library.
+/// The program `tests/c/family.c`, under its own name and under the name of HSA's library.
 pub(crate) fn family() -> &'static [PathBuf; 2] {
     static MADE: OnceLock<[PathBuf; 2]> = OnceLock::new();
     MADE.get_or_init(|| {
