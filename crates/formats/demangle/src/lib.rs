@@ -61,9 +61,9 @@ pub fn demangle_by(symbol: &str) -> (String, usize) {
     (with_suffixes(name), work)
 }
 
-/// Returns a name with the return type of the function itself, but without those of the functions
-/// around what is named in it (`f<int>()::{lambda()#1}`), as GNU's demangler does. Ours writes
-/// either all of them (`full`) or none (`bare`).
+/// Returns a name with the return type of the function itself, but without the return types of the
+/// functions around what is named in it (`f<int>()::{lambda()#1}`), as GNU's demangler does. Ours
+/// writes either all of them (`full`) or none (`bare`).
 fn with_outer_type(full: String, bare: String) -> String {
     // Only templates have their return type in the symbol.
     let head = bare.split('<').next().unwrap_or_default();
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// The expected names are those of c++filt.
+    /// c++filt prints the expected names.
     #[test]
     fn numbers_in_templates_have_suffixes() {
         for (symbol, name) in [
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// The expected names are those of c++filt.
+    /// c++filt prints the expected names.
     #[test]
     fn functions_around_a_lambda_have_no_return_type() {
         for (symbol, name) in [
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// The expected types are those of AMD's rocpd (golden/hip724).
+    /// The expected types come from AMD's rocpd (golden/hip724).
     #[test]
     fn types_are_amds() {
         for (type_name, readable) in [

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// Parts with deeper nesting stay as they are.
 const DEEPEST: usize = 64;
 
-/// Returns the short form of a demangled name, which may also be that of another name. A name that
+/// Returns the short form of a demangled name, which another name may have, too. A name that
 /// is not from C++ stays as it is.
 fn short(name: &str) -> String {
     let mut name = name.strip_suffix(".kd").unwrap_or(name);

@@ -19,7 +19,7 @@ const GRAPHS: [&str; 4] = [
 /// The operations of events: AMD's `rocprofiler_hip_event_operation_t`.
 const EVENTS: [&str; 3] = ["HIP_EVENT_NONE", "HIP_EVENT_RECORD", "HIP_EVENT_WAIT"];
 
-/// The kinds behind those of the headers, with the operations of those that are built (source:
+/// The kinds after the headers' kinds, with the operations of those that are built (source:
 /// docs/sources.md#hip-events).
 const NEWER: [(&str, &[&str]); 6] = [
     ("HIP_GRAPH", &GRAPHS),

@@ -130,7 +130,7 @@ impl Names {
             .known(kind)
             .and_then(|k| k.operations.get(operation as usize))
         {
-            // An unused number between those of functions.
+            // An unused number between the functions' numbers.
             Some(name) if name.is_empty() => self.nameless(kind, operation),
             Some(name) => Cow::Borrowed(name),
             None => match cuda::operation(kind, operation) {

@@ -322,7 +322,7 @@ impl Interval {
         }
     }
 
-    /// Adds another value, whose error may be that of the first one, too.
+    /// Adds another value, whose error may have the same cause as the first one's.
     fn plus(self, other: Interval) -> Interval {
         Interval {
             estimate: self.estimate + other.estimate,

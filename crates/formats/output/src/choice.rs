@@ -1,5 +1,5 @@
-//! Which dispatches are in the results: those of kernels with certain names, and of each kernel
-//! certain ones.
+//! Which dispatches are in the results: dispatches of kernels with certain names, and of each
+//! kernel certain ones.
 //!
 //! Decision: FMT-025 (`docs/deviations/formats.md`).
 

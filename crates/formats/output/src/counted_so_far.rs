@@ -5,7 +5,7 @@
 //! kernel, agent, grid, workgroup, LDS and scratch share one line with their number and their mean
 //! time. So the file grows with the windows, of which there are few, and not with the dispatches.
 //!
-//! The headings are those of AMD's `pmc_perf.csv`, and `Dispatches` (decision FMT-050).
+//! The headings are as in AMD's `pmc_perf.csv`, and `Dispatches` (decision FMT-050).
 
 use crate::api::Names;
 use crate::counters::reader::Reader;

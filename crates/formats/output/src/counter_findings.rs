@@ -2,7 +2,7 @@
 //! and values that are certainly above what they can be.
 //!
 //! A change over time says that windows of the start and of the end are not of the same
-//! population; the mean is still that of all dispatches. A value above its bound is shown as it is,
+//! population; the mean still covers all dispatches. A value above its bound is shown as it is,
 //! and is never cut off.
 
 use crate::counter_table::{self, Counted, OVER_TIME, Row, short};

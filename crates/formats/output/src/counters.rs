@@ -4,8 +4,8 @@
 //! keeps other dispatches from running meanwhile. So all dispatches are compared with all windows
 //! first ([`windows`]), and only windows whose dispatch had the device for itself give values. The
 //! other windows are counted by reason. Values are then read in the same walk as all other records.
-//! A window may hold several dispatches that were launched at once, and its values are then those
-//! of all of them together ([`batch`]).
+//! A window may hold several dispatches that were launched at once, and its values then cover all
+//! of them together ([`batch`]).
 //!
 //! Decisions: FMT-023, FMT-024, FMT-026, FMT-030 (`docs/deviations/formats.md`).
 

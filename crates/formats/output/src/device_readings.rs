@@ -32,7 +32,7 @@ pub struct DeviceReadings {
 }
 
 impl DeviceReadings {
-    /// Returns the reader for this plan, or none where counters are not those of whole devices.
+    /// Returns the reader for this plan, or none if the counters do not count whole devices.
     pub fn of(plan: &CounterPlan, agents: &[Agent]) -> Option<DeviceReadings> {
         if plan.interval == 0 {
             return None;

@@ -1,7 +1,7 @@
 //! Records of HIP events and waits for them (`--hip-event-trace`): the calls, with the barrier
 //! packets that they had the runtime write.
 //!
-//! A barrier has the correlation id of its call. Its record often comes before that of the call, so
+//! A barrier has the correlation id of its call. Its record often comes before the call's, so
 //! all barriers are read first, and then the calls, in the order in which they started: a wait waits
 //! for the most recent record of its event.
 //!
@@ -25,7 +25,7 @@ const MOST_EVENTS: usize = if cfg!(test) { 16 } else { 1 << 21 };
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event {
     /// Start and end of the barrier on the device. Where the device wrote none: when its doorbell rang,
-    /// and when its end was seen. Where that was not seen either: those of the call.
+    /// and when its end was seen. If that was not seen either: the call's start and end.
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) node: u32,

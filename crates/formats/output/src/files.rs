@@ -4,8 +4,8 @@
 //! whole trace is written. If this process is killed before that, nothing is left. A temporary name
 //! is used where the file system has no files without names, and for a file that something else
 //! opens by its name ([`temporary`]). It never replaces something that exists. When anything fails,
-//! temporary files are removed. Those of a process that was killed are removed by the next process
-//! that writes there. Files of an earlier run stay.
+//! temporary files are removed. If a process was killed, the next process that writes there removes
+//! its temporary files. Files of an earlier run stay.
 //!
 //! Where the results must not take the place of others, they get a name of their own ([`own_name`]),
 //! and no file is ever given a name that something has.

@@ -207,7 +207,7 @@ impl GpuSamples {
     /// While another group has its turn, and at the end, the metric has 0.
     ///
     /// # Errors
-    /// Those of `each`.
+    /// The errors of `each`.
     pub(crate) fn changes<E>(
         &self,
         mut each: impl FnMut((usize, &GpuMetric), u64, f64) -> Result<(), E>,

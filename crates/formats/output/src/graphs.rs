@@ -1,8 +1,8 @@
 //! Launches of HIP's graphs (`--hip-graph-trace`): the calls, with what is known of the kernels that
 //! they launched.
 //!
-//! A kernel has the correlation id of the call that launched it. Its record often comes before that
-//! of the call, so all launches are read first, and then all kernels, also those that are left out
+//! A kernel has the correlation id of the call that launched it. Its record often comes before the
+//! call's, so all launches are read first, and then all kernels, also those that are left out
 //! of the results. The thread of a launch counts the dispatches that it sees, so a launch whose
 //! kernels are not all recorded is known as such.
 //!
@@ -83,7 +83,8 @@ pub(crate) struct Launch {
     pub(crate) graph: u64,
     /// How many kernels it launched.
     pub(crate) kernels: u32,
-    /// Start of the first kernel and end of the last or, where none has times, those of the call.
+    /// Start of the first kernel and end of the last or, where none has times, start and end of the
+    /// call.
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// The agent and the queue, where all kernels had the same.

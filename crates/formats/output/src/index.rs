@@ -450,8 +450,8 @@ impl Index {
         id
     }
 
-    /// Removes all dispatches from the sums of kernels. The sums then become those of the
-    /// dispatches that are given to [`Index::keep_kernel`].
+    /// Removes all dispatches from the sums of kernels. The sums then cover only the dispatches
+    /// that are given to [`Index::keep_kernel`].
     pub(crate) fn forget_kernels(&mut self) {
         self.kernels.clear();
         self.stacks.forget_kernels();

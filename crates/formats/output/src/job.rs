@@ -191,8 +191,8 @@ impl<'a> Job<'a> {
         self.kernels.named.contains_key(&id)
     }
 
-    /// Returns the name of a dispatch: that of the range in which it was launched, or of its kernel
-    /// where there is none or no such name is wanted.
+    /// Returns the name of a dispatch: the name of the range in which it was launched, or of its
+    /// kernel where there is none or no such name is wanted.
     pub(crate) fn dispatch_name(&self, kernel: &Kernel) -> Cow<'_, str> {
         match self.renamed.as_ref().and_then(|renamed| renamed.of(kernel)) {
             Some((_, message)) => Cow::Borrowed(message),

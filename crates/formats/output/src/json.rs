@@ -244,7 +244,7 @@ fn list<W: io::Write>(
     if job.index.has(of.kinds) {
         let walked = RefCell::new(Walked::default());
         job.trace.records.walk(
-            // Those of other kinds are passed over without being decoded.
+            // Records of other kinds are passed over without being decoded.
             |kind| {
                 walked.borrow_mut().add();
                 of.kinds.contains(kind)

@@ -104,7 +104,7 @@ fn formatted_by(symbol: &str, names: KernelNames) -> (String, usize) {
 mod tests {
     use super::*;
 
-    /// The expected spellings are those of the golden json.
+    /// The expected spellings come from the golden json.
     #[test]
     fn spellings_are_amds() {
         let spell = |symbol: &str| spellings(symbol.as_bytes(), KernelNames::Demangled);

@@ -11,9 +11,9 @@
 //! themselves: TensorBoard's plug-in computes shares of a step. Where nothing was recorded for a
 //! part of the time (pauses, periods, bursts), there is no step.
 //!
-//! A stream's number is that of the other formats plus 1, because readers take 0 for no stream.
-//! Kernels of one stream may overlap. A slice that would cross another one on a stream's row is put
-//! on a further row with the same name.
+//! A stream's number is its number in the other formats plus 1, because readers take 0 for no
+//! stream. Kernels of one stream may overlap. A slice that would cross another one on a stream's
+//! row is put on a further row with the same name.
 //!
 //! Decision: FMT-031 (`docs/deviations/formats.md`).
 
@@ -43,7 +43,7 @@ use std::rc::Rc;
 /// The greatest number that is believed to be a rank. If there is a greater one, sessions are
 /// numbered instead.
 const MOST_RANKS: u64 = 100_000;
-/// Rows of GPUs are sorted below those of programs.
+/// Rows of GPUs are sorted below rows of programs.
 const BELOW: u64 = 5_000_000;
 /// The most names that are remembered as JSON, of calls and of kernels each.
 const MOST_NAMES: usize = 1 << 16;
@@ -204,7 +204,7 @@ struct Session<'s> {
     threads: HashSet<u32, RandomState>,
     lanes: HashMap<(u64, u64), Vec<Lane>, RandomState>,
     /// Driver calls by thread, until it is known whether a call of the runtime encloses them. Such
-    /// calls share one correlation id, which readers take for that of a single call.
+    /// calls share one correlation id, which readers take for a single call's.
     inner: HashMap<u32, Vec<Api>, RandomState>,
     /// Whether ranges of the program are a training loop's steps.
     has_steps: bool,
@@ -373,7 +373,7 @@ impl Session<'_> {
         Ok(pid)
     }
 
-    /// Returns a device's number among those of its type.
+    /// Returns a device's number among the devices of its type.
     fn number(&self, node: u32) -> u64 {
         let cuda = ordinal(node).filter(|_| self.job.index.is_cuda());
         let agent = self.job.agent(node);

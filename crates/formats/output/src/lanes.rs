@@ -139,8 +139,8 @@ mod tests {
         ];
         let wanted = [true, true, true, true, true, false, false];
         assert_eq!(taken(Rule::Nested, &slices), wanted);
-        // Both start at the same time, and the start of the outer one would come after that of the
-        // inner one.
+        // Both start at the same time, and the start of the outer one would come after the inner
+        // one's.
         assert_eq!(taken(Rule::Nested, &[(10, 12), (10, 20)]), [true, false]);
         assert_eq!(taken(Rule::Nested, &[(10, 10), (10, 20)]), [true, true]);
     }

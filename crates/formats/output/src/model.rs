@@ -55,7 +55,7 @@ pub struct Trace {
     /// Records that were dropped because there was no free memory for them: what they were ("kernel
     /// dispatches"), and how many.
     pub lost: Vec<(String, u64)>,
-    /// Errors of the attaching side that did not end the session, in words. Those of the target are
+    /// Errors of the attaching side that did not end the session, in words. The target's errors are
     /// in the records.
     pub notes: Vec<String>,
     /// How the session ended.

@@ -1,7 +1,7 @@
 //! Names of output files. Keys like `%pid%` in the user's text are replaced with values of the
 //! traced process.
 //!
-//! The keys are those of rocprofv3: `%key%` and `{key}`, the short `%h %p %j %r %s`, and
+//! The keys are rocprofv3's: `%key%` and `{key}`, the short `%h %p %j %r %s`, and
 //! environment variables as `%env{NAME}%`, `$env{NAME}` and `%q{NAME}`. Each key is expanded once: what
 //! looks like a key in a value is the target's text, and no key (FMT-056). A value of the target's is
 //! a part of one component of a path, and never leads elsewhere. `%byte-e9%` is a byte: settings are

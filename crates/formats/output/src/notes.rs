@@ -107,7 +107,7 @@ pub(crate) fn write_with(
     files.add(file)
 }
 
-/// Returns one session's lines, to stand among those of others.
+/// Returns one session's lines, to stand among other sessions' lines.
 fn of_many(job: &Job<'_>) -> String {
     let pid = job.trace.process.pid;
     let report = job.report();

@@ -40,7 +40,8 @@ const MOST_ROWS: usize = 900;
 /// The most calls and kernels whose regions are remembered.
 const MOST_NAMES: usize = 1 << 14;
 
-/// The versions in the anchor file: the format's, and that of the library whose files ours are like.
+/// The versions in the anchor file: the format's, and the version of the library whose files ours
+/// are like.
 const VERSION: [u8; 5] = [3, 2, 3, 0, 2];
 /// The files are ordinary ones (`OTF2_SUBSTRATE_POSIX`), and not compressed.
 const SUBSTRATE: [u8; 2] = [1, 1];

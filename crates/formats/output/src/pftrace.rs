@@ -2,7 +2,7 @@
 //!
 //! Tracks, categories and annotations are named as in AMD's traces (`docs/sources.md#pftrace`). The
 //! differences are for the sake of correct data. Nothing is buffered, so nothing is lost. Times are
-//! those of the records, so overlapping kernels are on tracks with the same name instead of being
+//! the records' own, so overlapping kernels are on tracks with the same name instead of being
 //! cut. The main thread is the process's own. Counters count bytes and not kilobytes. Kernels are
 //! named as in the other formats. Allocations, releases and changes of scratch memory are slices as
 //! well.
@@ -74,7 +74,7 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
 
 impl Writer for Pftrace<'_> {
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
-        // A trace is a series of packets. Each session's packets follow those of the session
+        // A trace is a series of packets. Each session's packets follow the packets of the session
         // before, as a sequence of their own.
         self.sequences += 1;
         let mut scene = Scene {

@@ -38,7 +38,7 @@ impl Node {
     }
 }
 
-/// The process that was traced. Its pids are those of its own pid namespace where these are known,
+/// The process that was traced. Its pids are from its own pid namespace where these are known,
 /// because the thread ids in the records are from that namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {

@@ -202,8 +202,8 @@ impl RecordWriter {
     }
 
     /// Appends whole records, as the spool's reader hands them over. At the first malformed record
-    /// the rest of `bytes` is counted and dropped, since nobody knows where the next record would
-    /// start. Returns how many were kept.
+    /// the rest of `bytes` is counted and dropped, since there is no way to find where the next
+    /// record would start. Returns how many were kept.
     ///
     /// # Errors
     /// When the disk fails. What was appended before stays; of `bytes` nothing is kept or counted.
@@ -395,7 +395,7 @@ impl RecordWriter {
 pub struct RecordFile {
     file: File,
     len: u64,
-    /// The records behind those of the file, for which there was no room in it.
+    /// The records after the file's last one, for which there was no room in it.
     rest: Vec<u8>,
     no_room: Option<NoRoom>,
     records: u64,

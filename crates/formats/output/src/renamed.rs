@@ -32,7 +32,7 @@ struct Range {
     start: u64,
     end: u64,
     message: u32,
-    /// The range around it, by its place among those of the thread.
+    /// The range around it, by its place among the thread's ranges.
     outer: Option<u32>,
 }
 

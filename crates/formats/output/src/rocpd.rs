@@ -173,8 +173,8 @@ fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
     // Each session has tables of its own; the views unite them.
     let schema = schema::definition(guids);
     connection.execute_batch(&format!("BEGIN; {schema} COMMIT;"))?;
-    // A database without a name is a file that only this connection sees, and that has a name for
-    // nobody. It stays in memory as long as it is small.
+    // A database without a name is a file that only this connection sees, and that no other process
+    // can name. It stays in memory as long as it is small.
     connection.execute_batch(&format!("ATTACH '' AS {BESIDE}; BEGIN;"))?;
     connection.execute_batch(&schema::beside(guids))?;
     Ok(connection)

@@ -68,7 +68,7 @@ pub struct Section {
     lines: Vec<Line>,
     /// A note below the table.
     note: Option<String>,
-    /// Whether its names are those of kernels.
+    /// Whether its names are kernels' names.
     is_of_kernels: bool,
 }
 
@@ -98,7 +98,7 @@ impl Section {
         self.note.as_deref()
     }
 
-    /// Whether its names are those of kernels.
+    /// Whether its names are kernels' names.
     pub(crate) fn is_of_kernels(&self) -> bool {
         self.is_of_kernels
     }

@@ -1,7 +1,7 @@
 //! `rocpd summary`: calls and times by name, a table for each kind of work and of calls.
 //!
 //! The names of tables and columns are AMD's. Three answers differ on purpose: work without times
-//! is not counted (its duration is not known), a domain's average and deviation are those of all
+//! is not counted (its duration is not known), a domain's average and deviation cover all
 //! its calls (AMD's adds up the averages of its names), and ROCTx ranges have a table.
 
 use crate::export::{Exported, Target, export};

@@ -9,8 +9,8 @@
 //! **The clock** is not constant, and no file has it. It is taken from the windows: the upper
 //! quartile of count by time among the nearest windows of the same class, since kernels that draw
 //! more power run at a lower clock. A reset only lowers a count, so that three quarters of the
-//! windows may be disturbed. Where a class has few windows, those of the whole device are compared,
-//! with a lower limit.
+//! windows may be disturbed. Where a class has few windows, the whole device's windows are
+//! compared, with a lower limit.
 //!
 //! A count is divided by the longest time that it may have been counted in, and compared with the
 //! shortest one. So it does not matter how long the packets of a window took.

@@ -1,11 +1,11 @@
 //! Whether a window of counters can be used, and if not, why.
 
-/// Whether a window's values are those of its dispatches, and if not, why.
+/// Whether a window's values belong to its dispatches, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     /// No other dispatch of the process ran on the agent meanwhile.
     Alone,
-    /// No other dispatch ran meanwhile than those of the batch. The values are those of all its
+    /// No other dispatch ran meanwhile than the batch's. The values cover all its
     /// dispatches together.
     Batch,
     /// Another dispatch ran meanwhile.

@@ -1,7 +1,7 @@
 //! A session's windows: assembled from their records, joined to their dispatches, and judged.
 //!
 //! Everything here comes from the target. Windows beyond [`MOST`] are only counted, and at most
-//! [`MOST_OPEN`] may be incomplete at once. A window's size is that of its group's template, which
+//! [`MOST_OPEN`] may be incomplete at once. A window's size comes from its group's template, which
 //! is the attacher's own.
 
 use super::batch::{self, Batch, ByPacket};

@@ -1,6 +1,5 @@
 //! What several dispatches counted together that were launched at once. It has a file of its own: a
-//! row of AMD's table is one dispatch, and its readers would take these values for those of one
-//! dispatch.
+//! row of AMD's table is one dispatch, and its readers would take these values for one dispatch's.
 //!
 //! Decisions: FMT-030 (`docs/deviations/formats.md`).
 

@@ -36,7 +36,7 @@ struct Nodes {
 }
 
 impl<'a> Agents<'a> {
-    /// Makes the agents of a process without CUDA, which are those of the machine.
+    /// Makes the agents of a process without CUDA: the machine's.
     pub(crate) fn of_machine(agents: &'a [Agent]) -> Agents<'a> {
         Agents {
             all: Cow::Borrowed(agents),
@@ -44,7 +44,7 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Makes the agents of a CUDA process: those of the machine, followed by its devices. Where the
+    /// Makes the agents of a CUDA process: the machine's, followed by its devices. Where the
     /// machine's files described no CPU, one without further data is added, since copies must have
     /// a host as one end.
     pub(crate) fn of_cuda(machine: &'a [Agent], devices: &BTreeMap<u32, Device>) -> Agents<'a> {
@@ -109,8 +109,8 @@ pub(crate) fn ordinal(named: u32) -> Option<u32> {
     named.checked_sub(CUDA_NODE)
 }
 
-/// Returns an agent with the next free ids: node, logical node, position among those of its type,
-/// handle.
+/// Returns an agent with the next free ids: node, logical node, position among the agents of its
+/// type, handle.
 fn next(all: &[Agent], of: AgentType) -> Agent {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let highest = |of: fn(&Agent) -> u64| all.iter().map(of).max();

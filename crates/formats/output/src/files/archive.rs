@@ -154,7 +154,7 @@ impl NewArchive {
     }
 }
 
-/// Whether a directory could not be renamed since its new name is that of a directory with files.
+/// Whether a directory could not be renamed since a directory with files has its new name.
 fn is_there(error: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
     matches!(error.kind(), AlreadyExists | DirectoryNotEmpty)

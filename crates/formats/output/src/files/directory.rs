@@ -113,8 +113,8 @@ impl Directory {
             .ok_or_else(|| io::ErrorKind::PermissionDenied.into())
     }
 
-    /// Returns a directory here, if it is this user's own and nobody else can write to it. No link
-    /// is followed.
+    /// Returns a directory here, if it is this user's own and no other user can write to it. No
+    /// link is followed.
     pub(super) fn own(&self, name: &OsStr) -> io::Result<Option<Directory>> {
         let file = directory_at(&self.file, name, OFlag::O_NOFOLLOW)?;
         let meta = file.metadata()?;
@@ -284,7 +284,7 @@ fn target(directory: &File, name: &OsStr, link: &File) -> io::Result<PathBuf> {
     Ok(readlinkat(link, "")?.into())
 }
 
-/// Whether nobody but this user and root can have put the link there. Whoever can write to a directory
+/// Whether only this user and root can have put the link there. Whoever can write to a directory
 /// can give another user's link a second name in it.
 fn may_be_followed(directory: &Metadata, link: &Metadata, our_uid: u32) -> bool {
     let known = |uid| uid == 0 || uid == our_uid;

@@ -1,7 +1,7 @@
 //! Names that no other result has.
 //!
-//! A result that must not take the place of another gets the first number after that of the last
-//! one with its name. The number is searched by looking names up, so the time does not depend on
+//! A result that must not take the place of another gets the first number after the last one with
+//! its name. The number is searched by looking names up, so the time does not depend on
 //! how many files there are. Two sessions that end at the same moment do not find the same number:
 //! each holds a locked file with the name while it writes ([`Claim`]).
 
@@ -16,8 +16,8 @@ use nix::fcntl::OFlag;
 
 /// What the name of a claim's file ends in.
 const CLAIM: &str = ".name";
-/// A claim that nobody holds is removed after this time. Before that, its session may be about to
-/// lock it.
+/// A claim that no process holds is removed after this time. Before that, its session may be about
+/// to lock it.
 const OLD: Duration = Duration::from_secs(60);
 
 /// The names that results may have.

@@ -184,7 +184,7 @@ pub(super) fn unnamed(directory: &Path) -> io::Result<File> {
         .open(directory)?;
     // Through this link the file will get its name.
     fs::symlink_metadata(own_link(&file))?;
-    // Nobody else can lock the file first, since it has no name.
+    // No other process can lock the file first, since it has no name.
     let _locked = file.try_lock();
     Ok(file)
 }

@@ -1,8 +1,8 @@
 //! Where files are until they have their names: a hidden directory next to their final places.
 //!
 //! It is made when the first file needs a temporary name, and removed with the last one. A process
-//! that is killed leaves it behind. The next one that writes there finds it by its name, so nobody
-//! has to read a directory with thousands of results in it, and removes what is abandoned.
+//! that is killed leaves it behind. The next one that writes there finds it by its name, so no
+//! process has to read a directory with thousands of results in it, and removes what is abandoned.
 //!
 //! The writer of such a file holds a lock on it. The lock ends with the process, even if the
 //! process is in another pid namespace or on another machine. A file is removed if it is not
@@ -35,7 +35,7 @@ pub(super) struct Temporaries {
 #[derive(Debug, Clone)]
 struct Place {
     directory: Arc<Directory>,
-    /// Whether it is a directory of our own, and not that of the results.
+    /// Whether it is a directory of our own, and not the results' directory.
     is_own: bool,
 }
 
@@ -63,7 +63,7 @@ impl Temporaries {
         }
     }
 
-    /// Returns the place. Where no directory of our own can be made, it is that of the results.
+    /// Returns the place. Where no directory of our own can be made, it is the results' directory.
     fn place(&self) -> Place {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         place.get_or_insert_with(|| self.found()).clone()
@@ -159,7 +159,7 @@ pub(super) fn remove_abandoned(directory: &Path) {
     }
 }
 
-/// Whether this is a midair file that nobody is writing.
+/// Whether this is a midair file that no process is writing.
 fn is_abandoned(path: &Path) -> bool {
     let ours = |meta: &fs::Metadata| meta.is_file() && meta.nlink() == 1 && meta.uid() == our_uid();
     // Only regular files are opened: opening a device may have effects.

@@ -87,7 +87,7 @@ pub(super) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) row: u32,
-    /// The name, of several that of the longest.
+    /// The name; of several, the longest one's.
     pub(super) name: u32,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -398,7 +398,7 @@ mod tests {
             one.merge(&other);
             assert_eq!(one, wanted);
         }
-        // Of equally long ones it is that of the first.
+        // Of equally long ones, the first gives the name.
         let mut first = short;
         first.merge(&span(0, 3, (200, 210), 1, 10));
         assert_eq!((first.name, first.longest, first.count), (1, 10, 2));

@@ -23,7 +23,7 @@ pub struct Cuda {
 }
 
 impl Index {
-    /// Whether the records are those of a CUDA process.
+    /// Whether the records come from a CUDA process.
     pub fn is_cuda(&self) -> bool {
         self.cuda.seen
     }

@@ -112,7 +112,7 @@ impl<W: Write> Emit<W> {
     }
 
     fn quoted(&mut self, text: &str) -> io::Result<()> {
-        // Hardly any text has a byte that needs an escape (those of RFC 8259).
+        // Hardly any text has a byte that needs an escape (RFC 8259).
         let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
         if !digits::has(text.as_bytes(), is_special) {
             self.pending.push(b'"');

@@ -6,7 +6,7 @@ use crate::job::Job;
 use midair_record::event::Kernel;
 use std::io;
 
-/// Writes the ids of a dispatch. The external one is that of the range after which it is named.
+/// Writes the ids of a dispatch. The external one is the id of the range after which it is named.
 pub(super) fn dispatch_correlation<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,

@@ -1,5 +1,5 @@
 //! The sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the
-//! golden json for those of the tool).
+//! golden json for the tool's structs).
 
 pub(super) const HIP_API: u64 = 176;
 pub(super) const HSA_API: u64 = 64;

@@ -191,7 +191,7 @@ impl Session<'_> {
             };
             return self.lines.instant(what, place, time, all);
         }
-        // Where the program has no stream, the rows are those of the queues.
+        // Where the program has no stream, the rows stand for queues.
         let name = format!("stream {}", work.stream);
         let place = self.lane((pid, work.stream, &name), start, end)?;
         self.lines.complete(what, place, (start, end), all)?;

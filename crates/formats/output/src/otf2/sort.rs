@@ -131,7 +131,7 @@ impl Sorter {
     /// Gives all events in their order, and forgets them.
     ///
     /// # Errors
-    /// Those of `each`, and what `failed` makes of our own.
+    /// The errors of `each`, and what `failed` makes of our own.
     pub(super) fn drain<E>(
         &mut self,
         failed: impl Fn(io::Error) -> E,
@@ -390,7 +390,8 @@ mod tests {
         }
     }
 
-    /// With a small limit there are runs of several levels. The order is that of a single sort.
+    /// With a small limit there are runs of several levels. The order is the same as from a single
+    /// sort.
     #[test]
     fn runs_are_merged_into_one_order() {
         let mut sorter = Sorter::with_limit(&std::env::temp_dir(), 400);

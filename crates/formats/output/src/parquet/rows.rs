@@ -1,4 +1,4 @@
-//! Records as rows. The values are those of the csv files' columns.
+//! Records as rows. The values are the same as in the csv files' columns.
 
 use super::table::Table;
 use crate::counters::batch::Batch;

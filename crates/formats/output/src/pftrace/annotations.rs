@@ -103,7 +103,7 @@ impl Default for Annotations {
 }
 
 impl Annotations {
-    /// Starts those of another event.
+    /// Starts the annotations of another event.
     pub(super) fn begin(&mut self) -> &mut Annotations {
         self.bytes.clear();
         self
@@ -164,7 +164,7 @@ impl Annotations {
         self
     }
 
-    /// Adds one whose name is that of a counter or metric.
+    /// Adds one with the name of a counter or metric.
     pub(super) fn other(&mut self, name: &str, value: Value) -> &mut Annotations {
         let name = self.interner.number(&mut self.new, name);
         match value {

@@ -7,11 +7,11 @@ use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
 use crate::files::WriteError;
 
-/// Keeps the numbers of these tracks different from those of others.
+/// Keeps the numbers of these tracks different from other tracks' numbers.
 const COUNTERS: u64 = u64::MAX - 1;
 const BATCHES: u64 = u64::MAX - 3;
 
-/// Keeps the numbers of the tracks of whole devices different from those of others.
+/// Keeps the numbers of the tracks of whole devices different from other tracks' numbers.
 const READINGS: u64 = u64::MAX - 2;
 
 impl Scene<'_> {

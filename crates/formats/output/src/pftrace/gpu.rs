@@ -7,7 +7,7 @@ use crate::files::WriteError;
 use crate::gpu::GpuSamples;
 use midair_record::event::Kernel;
 
-/// Keeps the numbers of these tracks different from those of others.
+/// Keeps the numbers of these tracks different from other tracks' numbers.
 const SAMPLES: u64 = u64::MAX - 4;
 
 impl Scene<'_> {

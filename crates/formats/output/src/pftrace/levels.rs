@@ -1,9 +1,9 @@
 //! The counter tracks over time: bytes being copied and their speed, bytes allocated, and
 //! dispatches that wait or run.
 //!
-//! Records come nearly in the order of time: only those of each thread and each queue are fully in
-//! order. A window of changes is sorted before it is summed up. A change that comes later than the
-//! whole window still counts, from its own time on.
+//! Records come nearly in the order of time: only the records of each thread and each queue are
+//! fully in order. A window of changes is sorted before it is summed up. A change that comes later
+//! than the whole window still counts, from its own time on.
 
 use super::packets::Packets;
 use super::tracks::queue_index;
@@ -21,7 +21,7 @@ const MOST_LIVE: usize = 1 << 18;
 /// of either.
 const MOST_COUNTED: usize = 1 << 14;
 
-/// Keeps the numbers of counter tracks different from those of others.
+/// Keeps the numbers of counter tracks different from other tracks' numbers.
 const COUNTERS: u64 = u64::MAX;
 
 /// What is counted on a node, in bytes unless the variant says otherwise.

@@ -41,7 +41,7 @@ const MOST_KNOWN: usize = 1 << 12;
 #[derive(Clone, Copy)]
 pub(super) enum Name<'a> {
     Text(&'a str),
-    /// That of an operation of a kind.
+    /// The name of an operation of a kind.
     Operation(&'a Names, u8, u32),
 }
 
@@ -73,7 +73,8 @@ pub(super) struct Packets<'f> {
     operations: Vec<Vec<u64>>,
     /// The tracks that were described.
     described: HashSet<u64, RandomState>,
-    /// Keeps the numbers of this process different from those of others, where traces are merged.
+    /// Keeps the numbers of this process different from other processes' numbers, where traces are
+    /// merged.
     process: u64,
 }
 

@@ -1,5 +1,5 @@
 //! Counters. `rocpd_info_pmc` describes them, and `rocpd_pmc_event` has what a dispatch counted at
-//! each place. The event is that of the dispatch. Several dispatches that were launched at once
+//! each place. The event is the dispatch's. Several dispatches that were launched at once
 //! have one event of their own, whose `extdata` names them. Even where the user did not ask for
 //! dispatches, those with counters have rows, as in AMD's files.
 

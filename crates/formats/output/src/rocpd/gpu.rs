@@ -9,7 +9,7 @@ use crate::job::Job;
 use midair_record::event::{cuda_node, kind};
 use rusqlite::params;
 
-/// The first id of these metrics, which is greater than those of all others.
+/// The first id of these metrics, which is greater than the ids of all others.
 const FIRST: u64 = 1 << 32;
 
 /// Returns the device of the samples, in the form in which records name it.

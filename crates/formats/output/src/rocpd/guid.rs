@@ -11,7 +11,7 @@ impl Guid {
     /// Returns the guid of a session. Its time is when collecting started, in milliseconds of the
     /// boot clock as in AMD's files. The rest is a hash of machine, process and that time. The same
     /// session always has the same guid, and another session of the same process has another one.
-    /// (AMD's guid is that of the process, so two sessions of one process cannot be united.)
+    /// (AMD's guid identifies the process, so two sessions of one process cannot be united.)
     pub(super) fn of(process: &Process) -> Guid {
         let words = [
             u64::from(process.pid),

@@ -236,7 +236,7 @@ impl Tree {
         }
     }
 
-    /// Adds a row of a table. Its id is greater than those of all rows before.
+    /// Adds a row of a table. Its id is greater than the ids of all rows before.
     pub(super) fn row(&mut self, pages: &mut Pages, id: i64, record: &[u8]) -> io::Result<()> {
         let here = kept_in_leaf(record.len());
         let (record, rest) = record.split_at_checked(here).unwrap_or((record, &[]));

@@ -1,5 +1,5 @@
-//! The tables of a rocpd file. Names, columns, defaults, checks and the order of the references are
-//! those of AMD's schema 3.0.3. AMD's tools up to ROCm 7.2 look columns up by name. Its newest
+//! The tables of a rocpd file. Names, columns, defaults, checks and the order of the references
+//! match AMD's schema 3.0.3. AMD's tools up to ROCm 7.2 look columns up by name. Its newest
 //! tools refuse a file whose tables differ in any of these from the version that the file names,
 //! even in how a default is quoted.
 //!

@@ -86,7 +86,7 @@ impl Sorted {
         self.keep(0, run)
     }
 
-    /// Keeps a run, and merges those of its size if there are many.
+    /// Keeps a run, and merges the runs of its size if there are many.
     fn keep(&mut self, level: usize, run: Run) -> io::Result<()> {
         if self.runs.len() <= level {
             self.runs.push(Vec::new());

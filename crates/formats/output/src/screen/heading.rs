@@ -316,7 +316,7 @@ fn values(gpu: &Gpu) -> [String; 5] {
     let shares = &gpu.shares;
     let time = shares.sum();
     let percent = |part: u64| format!("{:.1}%", part as f64 * 100.0 / time.max(1) as f64);
-    // Without recorded calls nobody knows what the host did, so the two shares are shown as one
+    // Without recorded calls it is not known what the host did, so the two shares are shown as one
     // number.
     let waited = match gpu.sees_waits {
         true => percent(shares.waited),

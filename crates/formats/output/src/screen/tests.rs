@@ -371,7 +371,7 @@ fn a_head_has_devices_of_cuda() {
     assert_eq!(head.idle_gpus, 0);
 }
 
-/// Between bursts nobody knows what the GPUs did.
+/// Between bursts there is no record of what the GPUs did.
 #[test]
 fn a_head_of_bursts_has_no_gpus() {
     let burst = |end, to| Burst {

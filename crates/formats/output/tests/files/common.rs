@@ -74,7 +74,7 @@ fn number_of(kind: u8) -> usize {
     usize::from(midair_domain::domain(kind).unwrap().number.unwrap())
 }
 
-/// Returns names with the golden's numbers. The parameters of each call are those of AMD's headers.
+/// Returns names with the golden's numbers. The parameters of each call come from AMD's headers.
 pub fn names(golden: &Value) -> Names {
     let kinds = |key: &str| -> Vec<Kind> {
         let kind = |value: &Value| Kind {

@@ -1,5 +1,5 @@
 //! Windows around several dispatches that were launched at once. In every format, their values must
-//! be those of all of them together, and of none of them alone.
+//! cover all of them together, and none of them alone.
 
 use crate::common::{append, contains, entries, golden_json, list, names, reader, writer};
 use crate::counters::{

@@ -19,7 +19,7 @@ pub const NODE: u32 = 1;
 /// The number of its shader engines.
 pub const ENGINES: u32 = 8;
 
-/// Returns a group whose events come one after the other, those of SQ once for each engine.
+/// Returns a group whose events come one after the other, SQ's once for each engine.
 pub fn prepared(counters: &[&str]) -> Prepared {
     let architecture = Architecture::find("gfx942").unwrap();
     let group = group::one(architecture, counters).unwrap();
@@ -228,8 +228,8 @@ fn a_csv_row_has_the_sum_of_all_places() {
     assert_eq!(values, wanted);
 }
 
-/// AMD's numbers of counters are positions in a table of its version. Ours are those of the
-/// session.
+/// AMD's numbers of counters are positions in a table of its version. Ours are positions in the
+/// session's list.
 #[test]
 fn json_equals_amds_but_for_the_numbers_of_counters() {
     let directory = written(amds(|_, _| 0), &[Format::Json]);

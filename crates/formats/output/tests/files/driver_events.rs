@@ -15,7 +15,7 @@ fn event(kind: u8, tracing_kind: u32, (start, end): (u64, u64)) -> KfdEvent {
         end,
         tracing_kind,
         pid: 77,
-        // The GPU of the lab has the number 2, and the host 0. Nobody has the number 9.
+        // The GPU of the lab has the number 2, and the host 0. No device has the number 9.
         from: 2,
         to: 0,
         prefetch: 9,
@@ -45,10 +45,10 @@ fn written(trace: &Trace, format: Format) -> tempfile::TempDir {
     directory
 }
 
-/// Sizes and members are those of `rocprofiler_buffer_tracing_kfd_*_record_t`.
+/// Sizes and members match `rocprofiler_buffer_tracing_kfd_*_record_t`.
 #[test]
 fn json_has_the_members_of_each_kind_of_event() {
-    // Smaller numbers are those of parts of what these tell in one.
+    // Smaller numbers stand for parts of what these report in one.
     let trace = trace(&[
         event(kind::KFD_PAGE_MIGRATE, 24, (50, 60)),
         event(kind::KFD_PAGE_MIGRATE, 29, (100, 150)),

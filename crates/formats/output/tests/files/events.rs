@@ -62,7 +62,7 @@ pub fn some_events() -> Trace {
     // A wait whose event was recorded before recording started.
     call(all, hip_event::WAIT, 50, B, |_| ());
     barrier(all, 50, 70, 4, Untimed::Timed);
-    // A barrier's record comes before or behind that of its call; only a call's last one counts.
+    // A barrier's record comes before or after its call's; only a call's last one counts.
     barrier(all, 100, 130, 3, Untimed::Timed);
     call(all, hip_event::RECORD, 100, A, |_| ());
     call(all, hip_event::WAIT, 200, A, |_| ());

@@ -189,7 +189,7 @@ fn kineto_has_a_counter_for_each_metric() {
     );
 }
 
-/// The table of samples stands below that of counters, with an empty line between them.
+/// The table of samples stands below the table of counters, with an empty line between them.
 #[test]
 fn tables_of_counters_and_of_samples_are_apart() {
     let text = |trace: &Trace| {

@@ -60,7 +60,7 @@ fn kernel(writer: &mut RecordWriter, of: u64, start: u64, queue_id: u32, reason:
 pub fn some_launches() -> Trace {
     let mut writer = writer();
     let all = &mut writer;
-    // The kernels' records come before and behind that of their call.
+    // The kernels' records come before and after their call's.
     kernel(all, 100, 130, 3, Untimed::Timed);
     launch(all, 100, A, 2);
     kernel(all, 100, 160, 3, Untimed::Timed);

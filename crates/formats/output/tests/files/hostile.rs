@@ -238,7 +238,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     let error = write(&trace, &names, &plan(&file.join("below"))).unwrap_err();
     assert!(matches!(error, WriteError::Directory { .. }), "{error:?}");
     assert!(error.to_string().contains("file/below"), "{error}");
-    // Nobody can write to this file system, not even root.
+    // No user can write to this file system, not even root.
     let error = write(&trace, &names, &plan(Path::new("/proc/self"))).unwrap_err();
     assert!(
         error.to_string().contains("/proc/self/r_agent_info.csv"),

@@ -473,7 +473,7 @@ fn fills_of_cuda_are_with_copies_where_queues_have_the_rows() {
     );
 }
 
-/// Sessions of which nobody knows when they started do not count for the start of the page.
+/// Sessions whose start is not known do not count for the start of the page.
 #[test]
 fn the_page_counts_from_the_first_session_whose_begin_is_known() {
     let one_call = |start: u64| {

@@ -1,5 +1,5 @@
 //! Kineto's format, read by HolisticTraceAnalysis and by TensorBoard's plug-in. Their figures must
-//! be those of the same session's rocpd file, from which `tests/python/hta_check.py` and
+//! equal the figures of the same session's rocpd file, from which `tests/python/hta_check.py` and
 //! `tensorboard_check.py` compute them separately.
 
 use crate::common::{

@@ -242,7 +242,7 @@ fn dispatches_have_their_counters_unless_they_share_them() {
     let is_kernel = |line: &str| line.contains("\"cat\":\"kernel\"");
     let hidden = lines(&single, is_kernel, |plan| plan.hide_kernels = true);
     assert_eq!(hidden, Vec::<Value>::new());
-    // The values of these three are those of all together.
+    // The values of these three cover all together.
     let several = chosen(batch(|_| ()));
     assert_eq!(counters(&several), vec![(Value::Null, Value::Null); 3]);
 }
@@ -319,8 +319,8 @@ fn rows_beyond_the_limit_have_no_lanes() {
     );
 }
 
-/// Two contexts count their streams from the same number. Beyond the limit nobody remembers which
-/// context had a number first.
+/// Two contexts count their streams from the same number. Beyond the limit the writer does not
+/// remember which context had a number first.
 #[test]
 fn streams_of_a_further_context_have_numbers_of_their_own() {
     const MOST: u32 = 1 << 14;

@@ -39,7 +39,7 @@ fn events(trace: &Trace) -> Vec<Value> {
     list(&all["traceEvents"]).to_vec()
 }
 
-/// Returns those of a category.
+/// Returns the events of a category.
 fn of<'a>(events: &'a [Value], category: &str) -> Vec<&'a Value> {
     let all = events.iter();
     all.filter(|event| event["cat"] == category).collect()

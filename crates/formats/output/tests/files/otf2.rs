@@ -1,6 +1,6 @@
 //! OTF2 archives, read by OTF2's own library (`tests/python/otf2_read.py`) and by Debian's
-//! otf2-print, which is an older version of it. Names and times must be those of the same session's
-//! csv files.
+//! otf2-print, which is an older version of it. Names and times must equal those in the same
+//! session's csv files.
 
 use crate::common::{
     append, contains, entries, golden_json, list, names, text, trace, trace_of, writer,

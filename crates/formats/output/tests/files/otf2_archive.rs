@@ -278,7 +278,7 @@ fn cuda_has_these_definitions_and_events() {
     same("otf2_cuda.txt", &written(&trace, |_| ()));
 }
 
-/// Where rows are those of queues, copies are on rows of the threads that asked for them.
+/// If rows stand for queues, copies are on rows of the threads that asked for them.
 #[test]
 fn queues_have_these_locations() {
     let found = written(&hip(), |plan| plan.group_by_queue = true);

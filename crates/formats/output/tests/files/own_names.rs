@@ -46,7 +46,7 @@ fn every_file_of_a_result_keeps_its_name_from_the_next() {
             .iter()
             .find_map(|prefix| name.strip_prefix(prefix))
             .unwrap_or_else(|| panic!("{name}"));
-        // The file of the first rank stands for those of the others.
+        // The file of the first rank stands for the others' files.
         if !["rank1.", "rank2."]
             .iter()
             .any(|rank| suffix.starts_with(rank))

@@ -375,7 +375,7 @@ fn a_slice_that_ends_before_it_begins_has_no_length() {
     assert_eq!(slices.iter().filter(empty).count(), 3);
 }
 
-/// The reader fails where the start and end that a viewer pairs are not those of the record.
+/// The reader fails where the start and end that a viewer pairs are not the record's.
 #[test]
 fn what_overlaps_keeps_its_times() {
     let mut writer = writer();
@@ -391,7 +391,7 @@ fn what_overlaps_keeps_its_times() {
     ] {
         append(&mut writer, &kernel_at(start, end, 7));
     }
-    // Ranges of the process cross. Those of a thread nest, as does a call with the same start as
+    // Ranges of the process cross. A thread's ranges nest, as does a call with the same start as
     // one inside it.
     for (n, (start, end)) in [(10, 30), (20, 40), (35, 50)].into_iter().enumerate() {
         let range = Marker {

@@ -110,7 +110,7 @@ fn a_format_that_fails_is_named_and_stops_the_others() {
             fs::remove_file(directory.path().join(name)).unwrap();
         }
     }
-    // Nobody can write to this file system, not even root.
+    // No user can write to this file system, not even root.
     let error = write(&trace, &Names::amd(), &plan(Path::new("/proc/self"), 3)).unwrap_err();
     let WriteError::File { path, .. } = &error else {
         panic!("{error:?}");

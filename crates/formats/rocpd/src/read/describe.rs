@@ -277,7 +277,7 @@ impl Described {
             .connection
             .query_row(&greatest, [], |row| row.get::<_, Option<i64>>(0))?;
         self.streams = greatest.unwrap_or(0).max(0) as u64;
-        // A queue's device is that of its dispatches.
+        // A queue's device is its dispatches' device.
         let question = format!(
             "SELECT q.id, (SELECT d.agent_id FROM {} AS d WHERE d.queue_id = q.id LIMIT 1) FROM {} AS q WHERE q.id > 0 ORDER BY q.id",
             session.part.table("kernel_dispatch"),

@@ -130,8 +130,8 @@ fn whole(names: &[&str]) -> Index {
     writer.finish().unwrap().into_index()
 }
 
-/// Three columns of 62 characters in all follow the name. No queue was counted, so the calls are
-/// those of the time.
+/// Three columns of 62 characters in all follow the name. No queue was counted, so the calls of the
+/// time are shown.
 #[test]
 fn the_table_takes_the_width_that_is_there() {
     let long = format!("k{}", "x".repeat(60));
