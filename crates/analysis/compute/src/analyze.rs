@@ -232,7 +232,7 @@ fn blocks(
     }
     let mut warn = |text: String| console.warning(&text);
     if chosen.is_empty() {
-        // Show what was profiled. Its numbers are those of the version that wrote them. Here they
+        // Show what was profiled. Its numbers belong to the version that wrote them. Here they
         // only tell what was collected; a value that was not collected gives its own reason.
         let profiled = &workload.profiling.blocks;
         if !profiled.is_empty() {

@@ -7,7 +7,8 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The value of `--list-metrics` when no architecture is named: that of this machine's GPU.
+/// The value of `--list-metrics` when no architecture is named: the architecture of this machine's
+/// GPU.
 pub(crate) const THIS_MACHINE: &str = "native";
 
 fn flag(name: &'static str, help: &'static str) -> Arg {

@@ -305,8 +305,8 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Returns the sample that a part is aggregated over: all dispatches, where all of them have
-    /// the part's columns. Times are known of every dispatch; those of counted dispatches are not
-    /// typical, since counting takes time.
+    /// the part's columns. Times are known of every dispatch; the times of counted dispatches are
+    /// not typical, since counting takes time.
     fn widest(&mut self, of: Id, sample: usize) -> usize {
         let partial = match &self.samples[sample].strata {
             None => return sample,

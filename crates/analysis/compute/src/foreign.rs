@@ -1,7 +1,7 @@
 //! AMD's options that are accepted by name but not implemented here. Some are refused, because what
 //! they ask for is not built; for the others, a warning says that they have no effect.
 //!
-//! The names are those of AMD's versions from 3.3 (2025) to 3.10 (2026).
+//! The names come from AMD's versions from 3.3 (2025) to 3.10 (2026).
 
 use crate::console::Console;
 use clap::builder::ValueRange;

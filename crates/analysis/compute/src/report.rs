@@ -29,7 +29,7 @@ pub struct Options {
     pub decimals: usize,
     /// The most rows in the tables of kernels and dispatches.
     pub most: usize,
-    /// Which formulas to use; None: those of the directory's version.
+    /// Which formulas to use; None: the formulas of the directory's version.
     pub form: Option<Form>,
     /// Whether to show the memory chart as a table.
     pub plain_tables: bool,

@@ -4,7 +4,7 @@
 //! in one window. In each class of dispatches (`Frame::class`) these are a random sample. So each
 //! of them stands for as many dispatches as the class has per window. A class without a window is
 //! left out, which the coverage shows. Errors come from the sample itself: it is cut into groups,
-//! each group is left out once, and the spread of these results is that of the estimate
+//! each group is left out once, and the spread of these results is the estimate's spread
 //! (jackknife). The counted part of a class has no error: deviations shrink by √(1 − n/N).
 
 use crate::frame::{Column, Frame};

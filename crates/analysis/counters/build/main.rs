@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             out,
             "Packed {{ name: {name:?}, counters: {counters:?}, blocks: &["
         )?;
-        // The limits are those of one instance of a block, however the device is partitioned. The
+        // The limits apply to one instance of a block, however the device is partitioned. The
         // last shape in the list is the whole device.
         let whole = object(&architecture["blocks"], name)?.iter().next_back();
         let (shape, blocks) = whole.ok_or_else(|| format!("{name}: no blocks"))?;

@@ -16,7 +16,7 @@ pub struct Architecture {
     pub shape: Shape,
 }
 
-/// The numbers of a GPU's parts. Totals are those of all XCCs.
+/// The numbers of a GPU's parts. Totals cover all XCCs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Accelerator complex dies.

@@ -139,8 +139,8 @@ impl Definitions {
         Ok(Definitions { counters })
     }
 
-    /// Adds a derived counter to those of an architecture. [`Architecture::with`] checks whether it
-    /// makes sense.
+    /// Adds a derived counter to an architecture's counters. [`Architecture::with`] checks whether
+    /// it makes sense.
     ///
     /// # Errors
     /// When the name is not a name for a counter.

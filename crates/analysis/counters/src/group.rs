@@ -65,7 +65,7 @@ pub fn one(architecture: &'static Architecture, names: &[&str]) -> Result<Group,
 }
 
 /// Returns as few groups as first fit finds: each counter goes into the first group that has room
-/// for it. Each group also gets those of `references` that it still has room for; windows of
+/// for it. Each group also gets the counters of `references` that it still has room for; windows of
 /// different groups are compared by them.
 ///
 /// # Errors
@@ -110,7 +110,7 @@ pub fn first_fit(
 /// unit, so that a window takes many times as long as one of other blocks.
 const OF_EACH_UNIT: [&str; 3] = ["TA", "TCP", "TD"];
 
-/// Returns groups of counters that do not fit into one: as few as first fit finds for those of
+/// Returns groups of counters that do not fit into one: as few as first fit finds for counters of
 /// blocks that each compute unit has, and for the others. Costly windows hold no cheap ones back
 /// then.
 fn split(architecture: &'static Architecture, names: &[&str]) -> Result<Vec<Group>, Error> {
@@ -150,8 +150,8 @@ fn refer(
 /// Returns groups to multiplex. A given group that fits into a pass stays as it is; one that
 /// does not is split, costly counters apart from others. Each group gets `clock` if it has room for
 /// it: it shows whether another profiler has restarted the counters. Where there are several
-/// groups, each also gets those of `references` that it has room for. A counter of these that the
-/// architecture does not have is left out.
+/// groups, each also gets the counters of `references` that it has room for. A counter of these
+/// that the architecture does not have is left out.
 ///
 /// # Errors
 /// When a counter is unknown, or does not fit into a group of its own.

@@ -170,7 +170,7 @@ impl Windows {
         estimate::mean(&self.values(counter), self.dispatches)
     }
 
-    /// Returns minimum and maximum of a counter among its windows. They are those of all dispatches
+    /// Returns minimum and maximum of a counter among its windows. They hold for all dispatches
     /// only if each dispatch had a window.
     pub fn range(&self, counter: Counter) -> Option<(f64, f64)> {
         let values = self.values(counter).into_iter().map(|(_, value)| value);

@@ -1,9 +1,9 @@
 //! The packets of one counter group as words.
 //!
 //! AMD's library makes three buffers of commands: one starts the counters, one reads them into
-//! memory, and one stops them. Only the second depends on an address: that of the memory that it
-//! reads into. So the commands are made once, for an address that does not exist. Each window gets
-//! a copy in which that address is replaced ([`Template::patch`]).
+//! memory, and one stops them. Only the second depends on an address: the address of the memory
+//! that it reads into. So the commands are made once, for an address that does not exist. Each
+//! window gets a copy in which that address is replaced ([`Template::patch`]).
 //!
 //! The places of the address are found by making the packets twice, for two addresses, and
 //! comparing them ([`places`], AMD-102). The meaning of the memory is found by filling it with the

@@ -28,7 +28,7 @@ pub struct Question {
     pub events: Vec<RawEvent>,
 }
 
-/// The description of a GPU that AMD's packet library needs. Totals are those of all XCCs.
+/// The description of a GPU that AMD's packet library needs. Totals cover all XCCs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gpu {
     /// "gfx942".

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// How many groups are distinguished. Further ones share the last account.
 pub(crate) const ACCOUNTS: usize = 64;
-/// How many windows may be open at once whose cost nobody knows yet: a single one can take longer
+/// How many windows of unknown cost may be open at once: a single one can take longer
 /// than all windows of a second may.
 const FIRST: usize = 2;
 /// How long such a window is waited for, in nanoseconds. A kernel may run for longer.

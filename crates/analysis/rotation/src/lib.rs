@@ -21,9 +21,9 @@
 //! differs in each round. The draw does not depend on time: the first dispatch after a given moment
 //! is more often one that follows a long pause.
 //!
-//! **A cost is measured, not assumed.** Windows of one group can take a thousand times as long as those
-//! of another, since they read registers of every compute unit. Until the cost of a group's windows
-//! is known, at most two such windows are open. Then the groups share the time, not the windows.
+//! **A cost is measured, not assumed.** Windows of one group can take a thousand times as long as
+//! another group's, since they read registers of every compute unit. Until the cost of a group's
+//! windows is known, at most two such windows are open. Then the groups share the time, not the windows.
 //!
 //! **The kernel is not known when the choice is made**, since a packet is reserved before it is
 //! written. So the class is predicted from the two previous dispatches of the queue. A wrong

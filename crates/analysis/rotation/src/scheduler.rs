@@ -30,7 +30,7 @@ const NEWEST: f64 = 0.5;
 /// The part of the budget to aim for. The rest covers the time that it takes to notice a change in
 /// the program.
 const AIM: f64 = 0.9;
-/// How many times as much the windows of one group must cost as those of another, before the groups
+/// How many times as much the windows of one group must cost as another group's, before the groups
 /// share the time instead of the windows.
 const DIFFERENT: f64 = 4.0;
 

@@ -522,7 +522,7 @@ mod tests {
         let next = take(start + 99_000_000);
         assert_eq!(next.len(), 2, "{next:?}");
         let mut all = [first, next].concat();
-        // A window that is not read for long holds nobody back for ever.
+        // A window that is not read for long blocks no other group for ever.
         all.extend(take(start + 200_000_000));
         all.sort_unstable();
         assert_eq!(all, [0, 1, 2, 3, 4, 5], "each of the round, once");

@@ -13,7 +13,7 @@ const VARIABLE: &str = "ROOFLINE_BIN";
 /// Where AMD's packages install it, below the directory of ROCm.
 const PLACES: [&str; 2] = ["libexec/rocprofiler-compute/utils/rooflines", "bin"];
 
-/// Returns the benchmark that the variable names, or that of the newest installed ROCm.
+/// Returns the benchmark that the variable names, or the benchmark of the newest installed ROCm.
 fn installed() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return Some(named.into());

@@ -200,7 +200,7 @@ pub(crate) fn words(line: &[u8]) -> Vec<String> {
     all
 }
 
-/// Returns the one line of a file, with its headings, such as that of `sysinfo.csv`.
+/// Returns the one line of a file such as `sysinfo.csv`, with its headings.
 pub(crate) fn single(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let mut lines = Lines::open(path)?;
     let headings = lines.next()?.map(words).unwrap_or_default();

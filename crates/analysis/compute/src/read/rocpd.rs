@@ -1,4 +1,4 @@
-//! Reads rocpd databases: AMD's of 2026 and those of `rocprofv3`, of every version whose tables
+//! Reads rocpd databases: AMD's of 2026 and `rocprofv3`'s, of every version whose tables
 //! have the columns that are used here.
 //!
 //! The tables are read, not the views: a view joins and groups the rows again for every query.
@@ -582,8 +582,8 @@ impl Reader {
     }
 }
 
-/// Returns whether these are the times of a dispatch. Those of a dispatch whose times are not known
-/// are zeros, which are no duration and must not come into a mean.
+/// Returns whether these are the times of a dispatch. Unknown times are
+/// zeros, which are no duration and must not come into a mean.
 fn is_timed(start: i64, end: i64) -> bool {
     start > 0 && end >= start
 }
@@ -622,7 +622,7 @@ fn damaged(path: &Path, trouble: Trouble) -> Failure {
 }
 
 /// Returns of each dispatch, by its id, the call that launched it, and whether something ran alongside
-/// it while it was counted. AMD's files have the stack's number as that of the call.
+/// it while it was counted. AMD's files have the stack's number as the call's.
 fn calls(
     database: &Connection,
     table: &dyn Fn(&str) -> String,

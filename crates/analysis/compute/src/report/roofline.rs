@@ -27,7 +27,7 @@ pub struct Roof {
     pub name: &'static str,
     /// 10⁹ operations a second.
     pub peak: f64,
-    /// Whether the operations are those of whole numbers, which no point has.
+    /// Whether the operations are on whole numbers, which no point has.
     pub whole: bool,
 }
 
@@ -44,7 +44,7 @@ impl Roof {
 /// The limits of a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Peaks {
-    /// Whether they were measured; otherwise they are those of the specification.
+    /// Whether they were measured; otherwise they come from the specification.
     pub measured: bool,
     /// The levels of memory, and their bandwidths in GB/s.
     pub memory: Vec<(Level, f64)>,

@@ -160,7 +160,7 @@ fn times_are_those_of_all_dispatches() {
         "SUM(SQ_WAVES) / SUM(End_Timestamp - Start_Timestamp)",
         Row::default(),
     );
-    // 50000 in 125000 ns, not 12500 in 50000: the time is that of all dispatches.
+    // 50000 in 125000 ns, not 12500 in 50000: the time covers all dispatches.
     assert_eq!(value.number(), Some(0.4));
     assert_eq!((value.n, value.coverage), (25, 0.4));
     let value = evaluator.value("SUM(SQ_WAVES) / SUM($denom)", Row::default());

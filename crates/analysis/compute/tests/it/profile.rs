@@ -417,7 +417,7 @@ fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
         String::from_utf8(output.stdout).unwrap()
     };
     let shown = |dir: &Path| shown_of(dir, &[]);
-    // The roofs are those of the chosen types; the benchmark measured none of FP64.
+    // The roofs are for the chosen types; the benchmark measured none of FP64.
     let roofs = shown_of(&dir, &["-R", "FP16,FP64"]);
     assert!(
         roofs.contains("700000.00") && !roofs.contains("VALU"),

@@ -185,7 +185,7 @@ fn a_level_without_counters_is_told() {
         text.contains("No kernel can be placed at L2, vL1D, LDS: bytes were not counted"),
         "{text}"
     );
-    // The roofs are known all the same. Measured ones are those of the file alone.
+    // The roofs are known all the same. Measured ones come from the file alone.
     assert_eq!(rows(&text, "L2"), [["34406.400", "GB/s"]], "{text}");
     fs::write(
         dir.join("roofline.csv"),

@@ -19,7 +19,7 @@ const MOST: u64 = 64;
 /// Writes a file of so many dispatches into a directory.
 type Write = fn(&Path, u64) -> PathBuf;
 
-/// Both forms in one test, since the peak is that of the whole process.
+/// Both forms in one test, since the peak is the whole process's.
 #[test]
 fn analyze_is_quick_and_small() {
     let forms: [(&str, Write); 2] = [("csv", big::csv), ("rocpd", big::rocpd)];

@@ -82,7 +82,7 @@ struct Part<T> {
     values: Vec<T>,
 }
 
-/// What a mean is that of.
+/// The dispatches that a mean covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     /// These dispatches. If each of them had a window, nothing is uncertain.

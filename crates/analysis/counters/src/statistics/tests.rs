@@ -130,7 +130,7 @@ fn counters_of_two_groups_are_compared_by_their_reference() {
         .unwrap();
     assert!(near(ratio.value, 2.0) && ratio.half.unwrap() < 1e-9);
     assert_eq!(ratio.n, 3);
-    // With an error in only one of them, its relative error is that of the ratio.
+    // With an error in only one of them, its relative error is the ratio's.
     class.counted(0, window(50, &[12.0, 100.0]));
     let ratio = class
         .ratio_across(counter(0, 0), counter(1, 0), reference)

@@ -120,9 +120,9 @@ macro_rules! per {
     };
 }
 
-/// Returns the expression of the operations per byte of a level: that of the tables where they have
-/// one, otherwise made of the operations and bytes that the tables count. The counters of gfx908 do
-/// not tell kinds of operations apart.
+/// Returns the expression of the operations per byte of a level: the tables' expression where they
+/// have one, otherwise made of the operations and bytes that the tables count. The counters of
+/// gfx908 do not tell kinds of operations apart.
 pub(crate) fn intensity(architecture: &'static Architecture, level: Level) -> Option<&'static str> {
     Some(match (architecture.name, level) {
         ("gfx90a", Level::Hbm) => per!(

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Writes a database of 40 dispatches. Of three, one has all four counters, one has those of TCC, and
+/// Writes a database of 40 dispatches. Of three, one has all four counters, one has TCC's, and
 /// one has none; one of these last was counted alongside another dispatch.
 pub fn database(file: &Path) {
     let mut text = String::from(
