@@ -18,7 +18,7 @@ pub const REFERENCES: [&str; 2] = ["GRBM_GUI_ACTIVE", "SQ_WAVES"];
 /// Prepares counter groups as the user made them: each is counted as a whole, or not at all.
 ///
 /// # Errors
-/// Those of [`prepare`], also when a group does not fit.
+/// As [`prepare`], also when a group does not fit.
 pub fn prepare_each(
     maker: &mut dyn Maker,
     gpu: &Gpu,
@@ -34,7 +34,7 @@ pub fn prepare_each(
 /// a group's events, but not among its counters.
 ///
 /// # Errors
-/// Those of [`prepare`]. There are too many counters only if a single one does not fit.
+/// As [`prepare`]. There are too many counters only if a single one does not fit.
 pub fn prepare_groups(
     maker: &mut dyn Maker,
     gpu: &Gpu,

@@ -32,7 +32,7 @@ pub fn definitions(settings: &Settings) -> Result<Definitions, Failure> {
 /// on one.
 ///
 /// # Errors
-/// Those of `prepare`.
+/// The errors of `prepare`.
 pub fn of_agents(
     groups: &CounterGroups,
     agents: &[Agent],

@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn a_helper_has_no_signal_blocked_or_ignored() {
         // SAFETY: this only changes what the test's own thread and process do with a signal that
-        // nobody sends.
+        // no process sends.
         unsafe {
             let mut one: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut one);

@@ -159,7 +159,7 @@ impl Bursting {
         self.has_begun.then(|| self.plan.cupti.path().to_owned())
     }
 
-    /// Ends the session. The arguments and the result are those of [`Session::finish`].
+    /// Ends the session, with the arguments and the result of [`Session::finish`].
     pub(crate) fn finish(mut self, deadline: u64, quick: bool, detached: &dyn Fn()) -> u32 {
         if self.bursts.is_on() {
             let end = if quick { End::Quick } else { End::Detach };

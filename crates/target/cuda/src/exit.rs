@@ -1,7 +1,7 @@
 //! Handles the exit of a process while it is recorded: a midair exit handler lets the worker
 //! thread finish first.
 //!
-//! The handler is registered after those of CUDA and CUPTI, so it runs before them, and CUPTI still
+//! The handler is registered after CUDA's and CUPTI's, so it runs before them, and CUPTI still
 //! works when the worker thread collects the remaining records.
 //!
 //! Decisions: CUDA-014 (`docs/deviations/cuda.md`).

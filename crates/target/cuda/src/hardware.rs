@@ -2,7 +2,7 @@
 //!
 //! NVIDIA's GPUs from Blackwell on note by themselves when a kernel starts and ends (HES). CUPTI
 //! uses that if it is asked while the process has no context, and does not give it up again as
-//! long as it is in the process (CUDA-039). So nobody gets it unasked, and CUPTI then stays.
+//! long as it is in the process (CUDA-039). So it is off unless the user asks; CUPTI then stays.
 
 use crate::cupti::{Cupti, Driver, Status};
 use crate::session::KEEP_LOADED;

@@ -291,7 +291,7 @@ impl Pool {
     }
 
     /// On the worker thread, after [`Pool::close`], when everything that came back was read:
-    /// releases the memory, except that of buffers that CUPTI still has. The addresses stay mapped:
+    /// releases the memory, except of buffers that CUPTI still has. The addresses stay mapped:
     /// a thread that was inside a call all the time may still write to the end of a buffer that
     /// CUPTI made it give up, and must find a page there.
     pub fn release_memory(&self) {

@@ -102,7 +102,7 @@ pub struct Session {
     noted: Vec<String>,
     /// When the first kind was enabled.
     on_since: u64,
-    /// Whether this session has finalized CUPTI, after a burst. Until the next one nobody uses it.
+    /// Whether this session has finalized CUPTI, after a burst. CUPTI is unused until the next one.
     finalized: bool,
 }
 

@@ -207,8 +207,8 @@ fn restore(entries: &[Entry]) {
 /// Replaces words of code: for each entry that `change` returns a pair for, the first word by the
 /// second. An entry with its original word is marked as unpatched.
 ///
-/// The protection of the library's whole code segment is changed, since changing that of one page
-/// would split its mapping for good.
+/// The protection of the library's whole code segment is changed, since changing one page's
+/// protection would split its mapping for good.
 ///
 /// # Safety
 /// The addresses of the entries are multiples of 8 in mapped code, and a thread that executes them

@@ -5,7 +5,7 @@
 //! The worker thread in the target and the attaching side use the same code: the one before it
 //! loads a CUPTI, the other to refuse an attach that would come to nothing. So every input is a
 //! value ([`Process`]) or a trait ([`Files`]): inside the process they are made from its own
-//! `/proc` files and file system, outside from those of the process, in its own root.
+//! `/proc` files and file system, outside from the process's, in its own root.
 //!
 //! * [`search()`]: candidates for CUPTI's file, in the order in which they are tried.
 //! * [`elf`]: whether a file can be given to the loader.

@@ -21,7 +21,7 @@ static HELD: AtomicBool = AtomicBool::new(false);
 /// worker thread has the process.
 pub fn acquire() -> bool {
     let wanted = std::ptr::without_provenance_mut(CLAIM);
-    // SAFETY: the new page has no access rights and replaces no mapping, and nobody ever reads or
+    // SAFETY: the new page has no access rights and replaces no mapping, and no code ever reads or
     // writes it.
     let page = unsafe {
         libc::mmap(
@@ -43,7 +43,7 @@ pub fn acquire() -> bool {
     }
     if page != wanted {
         // Linux before 4.17 takes the address as a hint and may have chosen another.
-        // SAFETY: the page was made just now, and nobody else knows it.
+        // SAFETY: the page was made just now, and no other code knows it.
         unsafe { libc::munmap(page, PAGE) };
         return true;
     }

@@ -38,7 +38,7 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: Option<c_int>) {
         let mut reply = ConnectReply::new(connect::outcome::FAILED);
         (reply.step, reply.error) = (step::ENTRY, errno);
         let bytes = reply.bytes();
-        // SAFETY: the pointer and the length are those of a live value.
+        // SAFETY: the pointer and the length describe a live value.
         unsafe {
             libc::send(
                 connection.number(),

@@ -22,7 +22,7 @@ fn used() -> Vec<RawFd> {
         _size: usize,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: `data` is the list below, which nobody else uses during the call. `info` and its
+        // SAFETY: `data` is the list below, which nothing else uses during the call. `info` and its
         // name are valid during the callback (dl_iterate_phdr(3)).
         let (used, name) = unsafe { (&mut *data.cast::<Vec<RawFd>>(), (*info).dlpi_name) };
         if !name.is_null() {

@@ -32,7 +32,7 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
     // attacher sealed its size.
     let Some(area) = (unsafe { Area::new(base.cast(), len) }) else {
         send_reply(&session.socket, false);
-        // SAFETY: the mapping is our own, and nobody uses it.
+        // SAFETY: the mapping is our own, and no thread uses it.
         unsafe { libc::munmap(base, len) };
         return;
     };

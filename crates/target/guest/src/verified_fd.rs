@@ -17,8 +17,8 @@ pub struct VerifiedFd {
     file: Identity,
 }
 
-/// Device and inode number. Those of a socket or a memory file belong to it alone for as long as it
-/// is open anywhere.
+/// Device and inode number. A socket's or a memory file's pair belongs to it alone for as long as
+/// it is open anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity(u64, u64);
 

@@ -22,7 +22,7 @@ pub trait WordEnum: Copy + Eq + Debug + Send + Sync + 'static {
 /// midair_lockfree::word_enum! {
 ///     /// States of a door.
 ///     pub enum Door else Shut {
-///         /// Nobody passes.
+///         /// No one passes.
 ///         Shut = 0,
 ///         /// Everybody passes.
 ///         Open = 1,
@@ -63,9 +63,9 @@ macro_rules! word_enum {
     };
 }
 
-/// A `u32` word that contains a [`WordEnum`]. Its size and alignment are those of the word.
+/// A `u32` word that contains a [`WordEnum`]. It has the word's size and alignment.
 ///
-/// The operations are those of [`AtomicU32`]. Memory orders mean the same, and the cost is the
+/// It has the operations of [`AtomicU32`]. Memory orders mean the same, and the cost is the
 /// same.
 #[repr(transparent)]
 pub struct AtomicEnum<E> {

@@ -8,9 +8,9 @@ use core::fmt::{Debug, Formatter};
 use core::mem::ManuallyDrop;
 
 /// The states that every slot has. The user defines the others: they are the states of an entry
-/// that nobody holds.
+/// that no thread holds.
 pub trait SlotState: WordEnum {
-    /// The slot belongs to nobody. The state's word is 0.
+    /// The slot belongs to no thread. The state's word is 0.
     const FREE: Self;
     /// The slot belongs to one thread alone, which fills the entry, reads it or removes it.
     const HELD: Self;
@@ -201,7 +201,7 @@ impl<W: SlotWord, S: Debug, P> Debug for Slot<W, S, P> {
 /// slot is free again). [`publish`](Held::publish) and [`free`](Held::free) give it another.
 ///
 /// A thread that is cancelled runs the drop. A thread that is killed in between leaves the slot
-/// held. The slot is then lost until the table is reset, but nobody waits for it.
+/// held. The slot is then lost until the table is reset, but no thread waits for it.
 #[must_use = "dropped, it undoes the claim"]
 pub struct Held<'a, W: SlotWord, S = (), P = ()> {
     slot: &'a Slot<W, S, P>,

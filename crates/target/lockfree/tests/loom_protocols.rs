@@ -105,7 +105,7 @@ const WRITTEN: u32 = 4;
 /// The protocol of `sdk-device`'s `queue::flight`: a ring that one producer at a time fills (under
 /// the queue's spin word) and the worker thread empties. A thread of the application may read the
 /// times of one entry whose address it has. The ring has one entry, so that the second dispatch
-/// uses that of the first.
+/// uses the first one's entry.
 struct Flights {
     head: AtomicU64,
     tail: AtomicU64,
@@ -429,7 +429,7 @@ fn a_connection_that_is_handed_over_has_one_owner() {
         let seen = worker.join().unwrap();
         listener.join().unwrap();
         assert!(seen == KICK || seen == HANDED);
-        // What is still in the block goes to whoever looks there next. Nobody gets it twice.
+        // What is still in the block goes to the next thread that looks there. It is taken once.
         let left = mailbox.handed.load(Relaxed);
         assert_eq!(mailbox.owned.load(Relaxed) + left, 1);
     });

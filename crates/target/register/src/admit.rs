@@ -11,8 +11,8 @@
 //!    however many threads this process has.
 //! 3. [`admit`] runs only after the peer has shown (`token`) that the kernel lets it read this
 //!    process's memory. Yama, Landlock and other security modules refuse that to processes that may
-//!    not trace. Further rules are stricter than the kernel's: all ids of all threads must be those
-//!    of the peer, the user namespace must be the same, and this process must have no capability
+//!    not trace. Further rules are stricter than the kernel's: all ids of all threads must equal
+//!    the peer's, the user namespace must be the same, and this process must have no capability
 //!    that the peer lacks. The peer must also be alive, and be the process that connected.
 //!
 //! The decision is made separately for each peer, since a daemon may have dropped its rights.
@@ -249,7 +249,7 @@ fn confirm(held: &Held, first: &Look, now: &Look) -> Result<(), i32> {
     Ok(())
 }
 
-/// A peer's process, held so that its number cannot unnoticed become that of another process.
+/// A peer's process, held so that its number cannot unnoticed become another process's.
 #[derive(Debug)]
 enum Held {
     /// It is held by this pidfd.
@@ -259,7 +259,7 @@ enum Held {
 }
 
 impl Held {
-    /// Returns a pidfd of the process that connected. Before Linux 6.5 it is that of the process
+    /// Returns a pidfd of the process that connected. Before Linux 6.5 it refers to the process
     /// that has the peer's number now.
     ///
     /// # Errors
@@ -274,7 +274,7 @@ impl Held {
             fd = opened.try_into().ok().filter(|fd| *fd >= 0);
         }
         if let Some(fd) = fd {
-            // SAFETY: the kernel made the descriptor for us, and nobody else owns it.
+            // SAFETY: the kernel made the descriptor for us, and nothing else owns it.
             return Ok(Held::By(unsafe { OwnedFd::from_raw_fd(fd) }));
         }
         match last_errno() {

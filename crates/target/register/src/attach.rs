@@ -187,7 +187,7 @@ fn start(now: &Last) -> Result<(), Code> {
 
 /// Loads the tool into the SDK, and hands over the tables.
 fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
-    // No lock but that of the attach is held while the SDK's functions run: a runtime that
+    // Only the attach's lock is held while the SDK's functions run: a runtime that
     // registers meanwhile may hold locks that the SDK will take. Each table has its own claim, so
     // none is handed over twice.
     match sdk.load_tool {

@@ -76,8 +76,8 @@ pub const HSA: usize = 0;
 /// Index of `rocattach`, the table of the attach helper, which is always handed over first.
 pub const ROCATTACH: usize = 7;
 /// How many copies of one library may register. AMD's released libraries allow 8; the newest
-/// source, with more libraries, allows 6. Handles are computed from it, so they equal those of the
-/// released libraries.
+/// source, with more libraries, allows 6. Handles are computed from it, so they equal the handles
+/// of the released libraries.
 pub const INSTANCES: u32 = 8;
 
 /// Returns the index of the library with this name. Case matters, as in AMD's library.

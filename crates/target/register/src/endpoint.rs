@@ -11,7 +11,7 @@
 //!
 //! The socket gets its name when it has its final number, and listens only when all else is ready.
 //! From then on nothing is done with a number that was not verified. The name ends in random
-//! digits, so that nobody can take it beforehand (ENG-033).
+//! digits, so that no process can take it beforehand (ENG-033).
 
 use crate::procfs;
 use crate::token::{self, SLOTS, Tokens};
@@ -203,7 +203,7 @@ impl Endpoint {
             tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         });
-        // SAFETY: the count is that of valid pollfds. The timeout is null or outlives the call, and
+        // SAFETY: `count` pollfds are valid. The timeout is null or outlives the call, and
         // there is no mask.
         let ready = unsafe {
             libc::ppoll(
@@ -387,10 +387,10 @@ pub(crate) fn is_hung_up(connection: BorrowedFd<'_>) -> bool {
     unsafe { libc::poll(&raw mut poll, 1, 0) != 0 }
 }
 
-/// Sends a reply. Returns false when nobody is there to read it.
+/// Sends a reply. Returns false when no peer is there to read it.
 pub(crate) fn send_reply(connection: BorrowedFd<'_>, reply: &connect::ConnectReply) -> bool {
     let bytes = reply.bytes();
-    // SAFETY: the pointer and the length are those of a live value. A peer that does not read does
+    // SAFETY: the pointer and the length describe a live value. A peer that does not read does
     // not block us.
     let sent = unsafe {
         libc::send(

@@ -74,7 +74,7 @@ pub struct Published {
     ours: *mut *mut c_char,
 }
 
-/// Publishes an environment in which `variables` are added to those of the process, or replace
+/// Publishes an environment in which `variables` are added to the process's variables, or replace
 /// them.
 pub fn publish(variables: &[(CString, CString)]) -> Published {
     let before = in_place().load(Ordering::Acquire);

@@ -11,7 +11,7 @@
 //!   [`detach`];
 //! * midair's attacher, over the socket that the same thread listens on (see [`listener`]).
 //!
-//! Names, numbers and orders are those of AMD's library (`docs/sources.md#register`). Where AMD's
+//! Names, numbers and orders are as in AMD's library (`docs/sources.md#register`). Where AMD's
 //! aborts the application (an SDK that cannot be loaded, an empty variable, an invalid log level),
 //! this one prints a warning and goes on: a library that every GPU program links must never end the
 //! program. `register-so` exports everything under the C names.

@@ -32,7 +32,7 @@ pub const NAME: &std::ffi::CStr = c"rocp-bg-attach";
 /// the size that glibc gives a thread when no limit is set. Only pages that are used take memory.
 const STACK: usize = 2 * 1024 * 1024;
 
-/// What the thread waits on when there is no socket. Nobody ever signals it.
+/// What the thread waits on when there is no socket. No thread ever signals it.
 struct Never {
     lock: UnsafeCell<libc::pthread_mutex_t>,
     condition: UnsafeCell<libc::pthread_cond_t>,

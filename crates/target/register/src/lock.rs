@@ -88,7 +88,7 @@ fn make_page() -> *mut Page {
         Ordering::Acquire,
     );
     if fresh != libc::MAP_FAILED && (published.is_err() || chosen == fallback) {
-        // SAFETY: this mapping was not published, so nobody else knows it.
+        // SAFETY: this mapping was not published, so no other thread knows it.
         unsafe { libc::munmap(fresh, PAGE_SIZE) };
     }
     published.err().unwrap_or(chosen)
@@ -244,7 +244,7 @@ mod tests {
         });
     }
 
-    /// A lock that nobody else wants costs no system call of its own.
+    /// A lock that no other thread wants costs no system call of its own.
     #[test]
     fn nobody_is_woken_who_does_not_wait() {
         let ended = in_a_child(|| {

@@ -1,7 +1,7 @@
 //! Tokens: random bytes that the listener puts into this process's memory for an attacher to read.
 //!
-//! Whoever knows a token has read this memory, and the kernel lets nobody do that who may not trace
-//! this process. `/proc/PID/mem` and `process_vm_readv` both require `PTRACE_MODE_ATTACH`,
+//! Whoever knows a token has read this memory, which the kernel allows only to processes that may
+//! trace this one. `/proc/PID/mem` and `process_vm_readv` both require `PTRACE_MODE_ATTACH`,
 //! including the checks of Yama, Landlock and other security modules. So none of these checks is
 //! repeated here.
 //!

@@ -62,8 +62,8 @@ impl Table {
         (0..SLOTS).filter(move |slot| over.get(*slot) == Some(&true))
     }
 
-    /// Returns the position for a new connection of this peer: that of the peer's oldest one when
-    /// the peer has enough of them, else a free one, or else that of the oldest of all.
+    /// Returns the position for a new connection of this peer: when the peer has enough of them, the
+    /// position of its oldest one, else a free position, or else the position of the oldest of all.
     pub(crate) fn place_for(&self, credentials: &Credentials) -> usize {
         let oldest = |among: &dyn Fn(&Waiting) -> bool| {
             self.entries
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(table.connections().count(), SLOTS);
         let left = table.entries.iter().flatten();
         assert_eq!(left.filter(|it| it.credentials.pid == 7).count(), 1);
-        // Nobody stays for ever.
+        // No connection stays for ever.
         assert_eq!(table.overdue(now).count(), 0);
         let late = start + ms(20) + PATIENCE;
         assert_eq!(table.overdue(late).count(), SLOTS - 1, "all but the last");

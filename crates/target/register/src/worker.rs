@@ -391,7 +391,7 @@ extern "C" fn main(_: *mut c_void) -> *mut c_void {
     })
     .unwrap_or(Ok(()));
     // SAFETY: the block is this thread's own. `serve` or the library may have taken the connection:
-    // then it is -1, which is nobody's.
+    // then it is -1, which is no descriptor.
     let left = unsafe { (*at).fd_near.swap(-1, Ordering::Relaxed) };
     // A library that was woken later has stored another connection there.
     let connection = match file {
@@ -411,7 +411,7 @@ extern "C" fn main(_: *mut c_void) -> *mut c_void {
 }
 
 /// Sets name, scheduling policy and affinity as the engine's boot code does. Policy and affinity
-/// are the process's, not those of the thread that made the listener.
+/// are the process's, not the ones of the thread that made the listener.
 fn set_attributes() {
     let mut name = [0_u8; 16];
     for (to, from) in name.iter_mut().zip(THREAD_NAME.bytes()) {

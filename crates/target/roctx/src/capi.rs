@@ -65,7 +65,7 @@ stub! {
     roctxNameHipStream(name: *const c_char, stream: *const c_void) -> c_int = NAMES.hip_stream: Names;
 }
 
-/// Returns the version of the interface that old programs ask for: that of `libroctx64.so.4`.
+/// Returns the version of the interface that old programs ask for: `libroctx64.so.4`'s.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctx_version_major() -> u32 {
     4

@@ -97,7 +97,7 @@ fn find() -> Option<RegisterTable> {
         // loads, and it is not closed again.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            // Clear the error message, so that nobody else finds it.
+            // Clear the error message, so that no later `dlerror` returns it.
             // SAFETY: the function takes no arguments.
             unsafe { libc::dlerror() };
             continue;

@@ -39,7 +39,7 @@ mod attribute {
     pub const MAX_REGISTERS_PER_MULTIPROCESSOR: i32 = 82;
 }
 
-/// The driver library of the target, with those of its functions that need no context.
+/// The driver library of the target, with its functions that need no context.
 #[derive(Debug, Clone, Copy)]
 pub struct Driver {
     version: Version,

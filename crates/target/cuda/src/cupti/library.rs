@@ -139,7 +139,7 @@ impl Cupti {
     /// Why it is not usable.
     ///
     /// # Safety
-    /// The functions are those of one CUPTI that stays loaded, or behave like them.
+    /// The functions belong to one CUPTI that stays loaded, or behave like such functions.
     pub unsafe fn with_functions(functions: Functions) -> Result<Cupti, String> {
         let mut api = 0;
         // SAFETY: CUPTI's function, with a valid out pointer.

@@ -83,8 +83,8 @@ impl Session {
         self.close()
     }
 
-    /// Switches CUPTI off and finalizes it, or leaves it where that could do harm. The arguments are
-    /// those of [`Session::finish`].
+    /// Switches CUPTI off and finalizes it, or leaves it where that could do harm. It has the
+    /// arguments of [`Session::finish`].
     pub fn turn_off(&mut self, deadline: u64, end: End, detached: &dyn Fn()) -> Off {
         let begun = now();
         let quick = end == End::Quick;

@@ -229,7 +229,7 @@ fn records_without_a_buffer_are_counted_and_the_rest_arrives() {
     let session = attacher.begin(&choice(true, false, false, false)).unwrap();
     let time = now();
     let record = kernel(c"k", 1, 1, time, time + 1);
-    // Nobody reads meanwhile: the pool runs dry.
+    // No thread reads meanwhile: the pool runs dry.
     let all = (BUFFERS + 2) * BUFFER / layouts().kernel.size;
     (0..all).for_each(|_| emit(&record));
     session.finish(now() + 20_000_000_000, false, &|| ());

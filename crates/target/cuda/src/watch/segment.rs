@@ -46,7 +46,7 @@ struct Search {
 }
 
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the search of `of`, used by nobody else during the call; `info` is valid
+    // SAFETY: `data` is the search of `of`, not used elsewhere during the call; `info` is valid
     // during the callback (dl_iterate_phdr(3)).
     let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
     for index in 0..usize::from(info.dlpi_phnum) {

@@ -295,7 +295,7 @@ fn a_process_that_has_ended_is_not_held() {
     assert!(!Held::Not.has_ended());
 }
 
-/// A peer that connected, asked and died is not admitted. Nobody has reaped it yet, so its
+/// A peer that connected, asked and died is not admitted. Its parent has not reaped it yet, so its
 /// number is still its own and everything about it can be read.
 #[test]
 fn a_peer_that_has_died_is_not_admitted() {
@@ -312,7 +312,7 @@ fn a_peer_that_has_died_is_not_admitted() {
         ..own
     };
     let look = Look::at(&peer).unwrap();
-    // The kernel's own pidfd would be that of the process that made the socket, so this one is
+    // The kernel's own pidfd would refer to the process that made the socket, so this one is
     // opened by number.
     // SAFETY: the call takes numbers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };

@@ -45,7 +45,7 @@ fn peer(endpoint: &Endpoint) -> OwnedFd {
 }
 
 fn send(peer: &OwnedFd, bytes: &[u8]) {
-    // SAFETY: the pointer and the length are those of a live slice.
+    // SAFETY: the pointer and the length describe a live slice.
     let sent = unsafe { libc::send(peer.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
     assert_eq!(sent, bytes.len() as isize);
 }
@@ -246,7 +246,7 @@ fn a_number_that_the_program_has_taken_is_left_alone() {
     let endpoint = open();
     let fd = endpoint.fd;
     let (theirs, _far) = UnixStream::pair().unwrap();
-    // SAFETY: the number is that of our socket, which the endpoint verifies before each use.
+    // SAFETY: the number is our socket's, and the endpoint verifies it before each use.
     assert_eq!(unsafe { libc::dup2(theirs.as_raw_fd(), fd) }, fd);
     assert_eq!(endpoint.wait(true, nobody(), SOON), None);
     let taken = cookie(fd);
@@ -315,7 +315,7 @@ fn a_forked_child_closes_its_copies() {
     assert_eq!(closed, 0b0011);
     forget(6);
     forget(3);
-    // Those of this process are still there.
+    // This process's descriptors are still there.
     assert!(numbers.iter().all(|number| cookie(*number).is_some()));
     let nothing = in_a_child(|| {
         LISTENING.set(-1, 0);
@@ -396,6 +396,6 @@ fn a_reply_arrives_whole_or_is_not_sent() {
         assert!(began.elapsed() < Duration::from_secs(20));
     }
     drop(far);
-    // Nobody is there, and no signal comes.
+    // The peer is gone, and no signal comes.
     assert!(!send_reply(near.as_fd(), &reply));
 }

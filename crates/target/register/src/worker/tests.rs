@@ -173,7 +173,7 @@ fn a_parked_block_is_given_the_connection() {
     assert!(pretender.take().is_some());
 }
 
-/// The attacher learns which of these it was: nothing to load, nobody there, or a broken socket.
+/// The attacher learns which of these it was: nothing to load, no peer, or a broken socket.
 #[test]
 fn what_an_attacher_may_send_is_told_apart() {
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -259,7 +259,7 @@ fn why_a_library_cannot_be_used_is_told() {
     let theirs = library(dir.path(), "libtheirs-sent.so", "their_function");
     let sent = |file: &std::path::Path| {
         let number = free_number().unwrap();
-        // SAFETY: no worker thread exists, so nobody else uses the block.
+        // SAFETY: no worker thread exists, so no other thread uses the block.
         unsafe { (*block()).library_fd.store(number, Ordering::Relaxed) };
         let file = std::fs::File::open(file).unwrap();
         load(VerifiedFd::new(file.into_raw_fd()).unwrap())
