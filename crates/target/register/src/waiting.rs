@@ -62,7 +62,7 @@ impl Table {
         (0..SLOTS).filter(move |slot| over.get(*slot) == Some(&true))
     }
 
-    /// Returns the position for a new connection of this peer: when the peer has enough of them, the
+    /// Returns the position for a new connection of this peer: if the peer has enough of them, the
     /// position of its oldest one, else a free position, or else the position of the oldest of all.
     pub(crate) fn place_for(&self, credentials: &Credentials) -> usize {
         let oldest = |among: &dyn Fn(&Waiting) -> bool| {

@@ -129,7 +129,7 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
     writeln!(
         out,
         "/// Names that [`super`] exports with a body.\npub const BUILT: &[&str] = &{BUILT:?};\n\
-         /// Those of `super::hardware`.\npub const HARDWARE: &[&str] = &{HARDWARE:?};"
+         /// Names that `super::hardware` exports.\npub const HARDWARE: &[&str] = &{HARDWARE:?};"
     )?;
     Ok(out)
 }

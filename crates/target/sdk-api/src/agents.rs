@@ -57,8 +57,8 @@ pub(crate) fn gpus() -> impl Iterator<Item = u32> {
         .filter(|id| *id != 0)
 }
 
-/// Returns the agent id of a GPU by the driver's id; for 0 that of the first CPU. 0: there is no
-/// such agent.
+/// Returns the agent id of a GPU by the driver's id; for 0 the first CPU's agent id. 0: there is
+/// no such agent.
 pub(crate) fn id_of_gpu(gpu: u32) -> u64 {
     let of_driver = list()
         .agents

@@ -1,5 +1,5 @@
-//! The arguments of a call, one by one, with type, name and value as text. The call is that of a
-//! HIP record, or one that is being reported to a tool.
+//! The arguments of a call, one by one, with type, name and value as text. The call comes from a
+//! HIP record, or is being reported to a tool.
 
 use crate::ended::Ended;
 use crate::status::Status;

@@ -190,8 +190,8 @@ enum Begun {
     Elsewhere(Receiver<()>),
 }
 
-/// Calls a callback that is due. If the buffer has a thread of its own, nobody waits for that
-/// thread.
+/// Calls a callback that is due. If the buffer has a thread of its own, this does not wait for
+/// that thread.
 pub(crate) fn call(handle: u64) {
     let state = state::lock();
     if let Ok(Begun::Here(job)) = begin(state, handle) {

@@ -131,7 +131,7 @@ pub(crate) fn places(counter: u64) -> Result<&'static places::Places, Status> {
 /// Returns the dimensions of a counter.
 ///
 /// # Errors
-/// Those of [`fn@places`].
+/// The errors of [`fn@places`].
 pub(crate) fn dimensions(counter: u64) -> Result<&'static [RecordDimensionInfo], Status> {
     Ok(places(counter)?.dimensions)
 }
@@ -152,8 +152,8 @@ pub(crate) fn instances(agent: u64, counter: u64) -> Result<usize, Status> {
     Ok(extents.iter().map(|(_, extent)| *extent as usize).product())
 }
 
-/// Creates a list of counters that are counted together, including those of the list `base` if it
-/// exists. Returns its handle.
+/// Creates a list of counters that are counted together, including the counters of the list `base`
+/// if it exists. Returns its handle.
 ///
 /// # Errors
 /// [`Status::AGENT_NOT_FOUND`], [`Status::COUNTER_NOT_FOUND`],

@@ -62,7 +62,7 @@ pub fn push(context: u64, tid: u64, value: u64) -> Result<(), Status> {
 /// Pops the value on top and returns it.
 ///
 /// # Errors
-/// Those of [`push`]; [`Status::INVALID_ARGUMENT`] when the stack is empty.
+/// As [`push`]; [`Status::INVALID_ARGUMENT`] when the stack is empty.
 pub fn pop(context: u64, tid: u64) -> Result<u64, Status> {
     change(context, tid, |values| {
         values.pop().ok_or(Status::INVALID_ARGUMENT)

@@ -38,7 +38,7 @@ use midair_tool_call::{Thrown, call};
 pub use out::{expel_reported, why};
 pub use transitions::{attach, detach, end_at_exit, finalize};
 
-/// Our version as tools see it, 10000 major + 100 minor + patch: the interface is that of 1.2.1.
+/// Our version as tools see it, 10000 major + 100 minor + patch: we have the interface of 1.2.1.
 pub const VERSION: (u32, u32, u32) = (1, 2, 1);
 /// [`VERSION`] in one number.
 pub const VERSION_NUMBER: u32 = VERSION.0 * 10000 + VERSION.1 * 100 + VERSION.2;
@@ -369,7 +369,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), NotConfigured> {
     Ok(())
 }
 
-/// Returns those of the contexts that are running.
+/// Returns the contexts that are running.
 fn running(contexts: &[u64]) -> Vec<u64> {
     let mut state = state::lock();
     let active = |handle: &u64| state.context(*handle).is_ok_and(|context| context.active);

@@ -223,7 +223,7 @@ fn same_module(one: *mut c_void, other: *mut c_void) -> bool {
 /// `None` when the runtime has no such functions, or refuses (cooperative queues).
 ///
 /// # Safety
-/// The arguments are those of an application's `hsa_queue_create`; `handler` is never freed.
+/// The arguments come from an application's `hsa_queue_create`; `handler` is never freed.
 #[expect(clippy::too_many_arguments, reason = "they are the C function's")]
 unsafe fn create_intercepted(
     agent: u64,

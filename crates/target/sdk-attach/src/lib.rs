@@ -26,7 +26,7 @@ pub mod table;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Our version as 10000 major + 100 minor + patch. The interface is that of 1.2.1.
+/// Our version as 10000 major + 100 minor + patch. We have the interface of 1.2.1.
 pub const VERSION: u32 = 10201;
 
 /// The function that a register library provides for registering. It is

@@ -297,8 +297,8 @@ impl Collection {
         self.runtimes.want(wanted);
         let tid = changes::worker();
         // SAFETY: the area is the attacher's spool, which the worker unmaps only after `stop` has
-        // returned Leftover::Nothing, or that of the private reader, which lives in `route` until
-        // then.
+        // returned Leftover::Nothing, or the spool of the private reader, which lives in `route`
+        // until then.
         let generation = unsafe { probe::session::start(area, self.next_correlation) };
         self.running = Some(Running {
             generation,

@@ -168,7 +168,7 @@ impl User for Counting {
             .config
             .1
             .values(&packets.template, counted.words, number);
-        // If the kernel has no times of its own, use those of the packets around it, or none.
+        // If the kernel has no times of its own, use the times of the packets around it, or none.
         let times = counted.kernel.unwrap_or((0, 0));
         chosen.deliver(values, times);
     }

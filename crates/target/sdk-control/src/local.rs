@@ -171,7 +171,7 @@ fn life(limit: Duration) -> Option<std::sync::MutexGuard<'static, ()>> {
 ///
 /// # Errors
 /// [`Status::CONFIGURATION_LOCKED`] while another session of any kind is on;
-/// [`Status::NOT_AVAILABLE`] when there is no tool, when nobody reads what a tool wants, or in a
+/// [`Status::NOT_AVAILABLE`] when there is no tool, when no reader takes what a tool wants, or in a
 /// forked child; [`Status::OUT_OF_RESOURCES`] if no thread can be created; [`Status::ERROR`] when a
 /// tool refuses or the set-up takes too long.
 pub fn attach(settings: Settings) -> Result<(), Status> {

@@ -29,7 +29,7 @@ pub struct Live {
 
 impl Live {
     /// Creates the table with this index in [`wrappers::TABLES`], at `base`, with its own `size` in
-    /// bytes. `home` is where the runtime's library is loaded; a slot that nobody has hooked
+    /// bytes. `home` is where the runtime's library is loaded; a slot that no tool has hooked
     /// contains a function of it.
     ///
     /// # Safety

@@ -45,7 +45,7 @@ fn recorded(settings: &Settings) -> Vec<(String, String)> {
     all
 }
 
-/// Refuses settings that differ from those of the last session, if the attacher asked for this.
+/// Refuses settings that differ from the last session's, if the attacher asked for this.
 fn refuse_changes(
     before: Option<&Vec<(String, String)>>,
     now: &[(String, String)],

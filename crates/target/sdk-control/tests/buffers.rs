@@ -94,7 +94,7 @@ unsafe extern "C-unwind" fn initialize(_end: Option<ClientFinalize>, _data: *mut
     {
         place.store(handle, Ordering::SeqCst);
     }
-    // Nobody attaches this tool, so what it starts here runs until the end.
+    // No attacher attaches this tool, so what it starts here runs until the end.
     context::start(context).unwrap();
     assert_eq!(registration::is_initialized(), -1);
     // SAFETY: the function has the right type.

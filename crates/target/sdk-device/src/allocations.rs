@@ -211,9 +211,9 @@ fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
         return;
     }
     let stream = busy.innermost().map_or(0, |(_, stream)| stream);
-    // The correlation id is as in AMD's records: the call's own id if it is traced, otherwise that
-    // of the innermost traced call around it. So an allocation is found by the id of the HIP call
-    // that made it.
+    // The correlation id is as in AMD's records: the call's own id if it is traced, otherwise the
+    // id of the innermost traced call around it. So an allocation is found by the id of the HIP
+    // call that made it.
     let (correlation, ancestor) = busy
         .returned(done.api, begun.start)
         .or_else(|| busy.enclosing())

@@ -160,7 +160,7 @@ impl QueueDescriptor {
     /// The version that we understand, and its size in bytes.
     const VERSION: (u16, u64) = (1, 96);
 
-    /// Returns those of the `count` descriptors at `at` that have a queue. It ends at the first
+    /// Returns which of the `count` descriptors at `at` have a queue. It ends at the first
     /// descriptor of another version, since its length is not known.
     ///
     /// # Safety

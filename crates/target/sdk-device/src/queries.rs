@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn an_iteration_without_end_is_ended() {
         let endless = |data: *mut c_void| {
-            // SAFETY: `data` is that of `take`.
+            // SAFETY: `listed` passes the `data` that `take_second` expects.
             while unsafe { take_second(1, 7, data) } == 0 {}
             BREAK
         };

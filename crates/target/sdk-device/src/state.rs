@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_fresh_state_is_all_zero() {
         let bytes = std::ptr::from_ref::<State>(&FRESH).cast::<u8>();
-        // SAFETY: the bytes are inside the static, and its padding is that of a zeroed section.
+        // SAFETY: the bytes are inside the static, and its padding lies in a zeroed section.
         let first =
             (0..size_of::<State>()).find(|&at| unsafe { bytes.add(at).read_volatile() } != 0);
         assert_eq!(first, None);

@@ -221,7 +221,7 @@ pub fn write_agents(sink: &mut Sink) {
 }
 
 /// Calls `visit` for each executable. No thread that announces it destroys an executable during the
-/// visit. A handle must not be kept for later: it could be that of freed memory, which the runtime
+/// visit. A handle must not be kept for later: it could refer to freed memory, which the runtime
 /// does not check.
 fn visit(loader: &Loader, mut visit: impl FnMut(u64)) {
     let looking = leaving::Looking::begin();

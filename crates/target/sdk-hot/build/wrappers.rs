@@ -263,7 +263,7 @@ impl Signature {
 }
 
 /// Functions that a hook may carry out in another way than by a single call of the original. The
-/// record is still that of the application's call. All of them reserve packets, and a hook puts the
+/// record still describes the application's call. All of them reserve packets, and a hook puts the
 /// windows of counters among these.
 const REPLACED: [&str; 5] = [
     "hsa_queue_create",

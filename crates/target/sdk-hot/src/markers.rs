@@ -23,7 +23,7 @@ use midair_record::event::{Header, Marker, Plain, TOO_MANY_RANGES, flag, kind};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// How many slots are searched for a process range, starting with that of its id. Ids count up, so
+/// How many slots are searched for a process range, starting with its id's slot. Ids count up, so
 /// slots are used in turn.
 const PROBES: usize = 64;
 

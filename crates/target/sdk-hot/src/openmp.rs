@@ -20,7 +20,7 @@ use midair_record::event::{Api, Header, Plain, kind};
 use regions::{MAX_REGIONS, Region};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The most words that an event has: those of the runtime's own functions.
+/// The most words that an event has: the event of the runtime's own functions has so many.
 pub const MOST_WORDS: usize = 16;
 /// How many words a record has for offloaded work, in the form of AMD's union.
 const UNION: usize = 5;

@@ -477,7 +477,7 @@ mod tests {
         );
     }
 
-    /// The time off is that of pauses and of what is outside of periods, each instant once.
+    /// The time off consists of pauses and of what is outside of periods, each instant once.
     #[test]
     fn the_time_off_is_what_neither_a_pause_nor_a_period_leaves() {
         let pause = Pause::new();

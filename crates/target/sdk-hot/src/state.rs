@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub services: AtomicPtr<Services>,
     /// Calls that were reported to tools, by thread and depth. A fork wipes them.
     pub frames: AtomicPtr<[Frame; MAX_OPEN]>,
-    /// Ranges that were reported to tools: those of threads, and those of the process. A fork wipes
+    /// Ranges that were reported to tools: the threads' and the process's. A fork wipes
     /// them.
     pub reported_threads: AtomicPtr<Thread>,
     pub reported_anywhere: AtomicPtr<Anywhere>,

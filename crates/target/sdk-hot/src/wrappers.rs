@@ -22,7 +22,7 @@ pub struct Table {
     pub kind: u8,
     /// HSA tables start with a version, HIP tables with a size.
     pub hsa: bool,
-    /// `sizeof` of the newest table that we know; that of a running runtime may be smaller or
+    /// `sizeof` of the newest table that we know; a running runtime's table may be smaller or
     /// larger.
     pub size: usize,
     /// Its slots in order.

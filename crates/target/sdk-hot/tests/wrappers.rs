@@ -274,7 +274,7 @@ fn every_wrapper_passes_everything_through() {
             Ok(())
         })
         .unwrap();
-    // Calls of graphs and of events have two records: that of the call, and one behind which it
+    // Calls of graphs and of events have two records: the call's own, and one behind which it
     // comes.
     let (mut graphs, mut events) = (Vec::new(), Vec::new());
     records.retain(|bytes| match decode(bytes).unwrap().0 {

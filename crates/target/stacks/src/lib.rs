@@ -176,7 +176,7 @@ impl Session {
         is_there.then(|| unsafe { self.python.assume_init_ref() })
     }
 
-    /// Writes a stack, and those of its functions that were not written yet.
+    /// Writes a stack, and its functions that were not written yet.
     #[cold]
     fn describe(&self, number: u32, seen: Seen<'_>, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
         let mut tail = [0_u8; 8 * MOST_FRAMES];

@@ -172,7 +172,7 @@ impl Python {
             return None;
         }
         let of = &self.offsets;
-        // SAFETY: the state is that of the calling thread, which keeps it until it returns.
+        // SAFETY: the state belongs to the calling thread, which keeps it until it returns.
         let mut at: usize = unsafe { read(state + of.frame as usize) };
         if let Some(behind) = of.frame_behind {
             if at < LOWEST {

@@ -87,7 +87,7 @@ struct TypeInfo {
 }
 
 /// `type_info::__do_catch`, or `can_catch` in LLVM's runtime. Arguments: the type thrown; the
-/// object's address, which becomes that of the requested part; and how many pointers surround it.
+/// object's address, which becomes the requested part's; and how many pointers surround it.
 type DoCatch =
     unsafe extern "C" fn(*const TypeInfo, *const TypeInfo, *mut *mut c_void, u32) -> bool;
 const DO_CATCH: usize = 4;

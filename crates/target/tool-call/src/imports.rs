@@ -137,7 +137,7 @@ pub unsafe fn hold(library: *mut c_void) {
     // SAFETY: the map belongs to the loader, and lives as long as the library.
     if known && let Some(map) = unsafe { map.as_ref() } {
         image::find();
-        // SAFETY: the map is that of a loaded library.
+        // SAFETY: the map belongs to a loaded library.
         unsafe { elf::each_import(map, |name| replacement(name, library)) };
     }
 }
@@ -237,7 +237,7 @@ mod elf {
     /// Replaces each import for which `replace` returns a value.
     ///
     /// # Safety
-    /// The map must be that of a library that stays loaded.
+    /// The map must belong to a library that stays loaded.
     pub(super) unsafe fn each_import(map: &LinkMap, replace: impl Fn(&CStr) -> Option<usize>) {
         let entry = |tag: usize| {
             let mut at = map.dynamic;

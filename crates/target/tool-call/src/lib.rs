@@ -8,7 +8,7 @@
 //! our library would treat exceptions that another runtime has thrown as its own. So the catching
 //! frame is written in assembly ([`arch`]), with a midair personality function. A `catch (...)`
 //! consists of nothing else, and it needs only the unwinder, which Rust's standard library needs in
-//! any case. Where C++ functions have to be called, they are those of the runtime that threw, which
+//! any case. Where C++ functions have to be called, they belong to the runtime that threw, which
 //! the exception itself identifies ([`exception`]).
 //!
 //! **Exit.** In a library that was loaded as a tool, and in no other, calls of `exit` and similar

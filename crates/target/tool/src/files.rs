@@ -39,8 +39,8 @@ const FINISH_LIMIT: Duration = Duration::from_secs(60);
 /// need not do it.
 const PREFAULT_AHEAD: usize = 4 << 20;
 /// The command line sets this variable to its own pid, which the program then has. Only that
-/// process reports that there was nothing to record; its children, such as those of a shell script,
-/// do not.
+/// process reports that there was nothing to record; its children, such as a shell script's, do
+/// not.
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
 
 /// A session whose files we write.
@@ -245,8 +245,8 @@ fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) ->
     }
 }
 
-/// Returns how many of these records tell what happened: those of traced kinds, except records of
-/// loaded runtimes.
+/// Returns how many of these records tell what happened: records of traced kinds, except records
+/// of loaded runtimes.
 fn count_events(bytes: &[u8]) -> u64 {
     let (mut rest, mut count) = (bytes, 0);
     while let Ok((_, size)) = event::decode(rest) {
@@ -258,7 +258,7 @@ fn count_events(bytes: &[u8]) -> u64 {
     count
 }
 
-/// Writes the files of a session that is over. They exist when it returns, and those of its peers
+/// Writes the files of a session that is over. They exist when it returns, and its peers' files
 /// do where that is asked for.
 pub fn finish() {
     let Some(mut recording) = recording().take() else {

@@ -33,8 +33,8 @@ static BOUND: OnceLock<Sdk> = OnceLock::new();
 /// tool is bound to another table.
 ///
 /// # Safety
-/// `table` must be null, or point to a table that lives forever and whose first two fields are
-/// those of [`SdkTable`]. If it has our version number, it must be an [`SdkTable`].
+/// `table` must be null, or point to a table that lives forever and starts with the first two
+/// fields of [`SdkTable`]. If it has our version number, it must be an [`SdkTable`].
 pub unsafe fn bind(table: *const SdkTable) -> bool {
     if table.is_null() || !table.is_aligned() {
         return false;

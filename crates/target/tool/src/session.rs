@@ -79,7 +79,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     let contexts = contexts();
     // Counting happens around dispatches, so dispatches are recorded for it.
     let counts = COUNTS.iter().find(|setting| sdk.setting(setting).is_some());
-    // The packets of graphs and events are found as those of kernels are.
+    // The packets of graphs and events are found as kernels' packets are.
     let for_kernels = counts.copied().or_else(|| {
         let mut settings = OF_PACKETS.into_iter();
         settings.find(|setting| is_on(sdk, setting))

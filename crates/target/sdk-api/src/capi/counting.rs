@@ -129,7 +129,7 @@ c_api! {
         unsafe { put(counter_id, counting::create(agent, name, expr, description)?) }
     }
 
-    /// Creates a list of counters that are counted together, including those of the existing list.
+    /// Creates a list of counters that are counted together, with counters of the existing list.
     fn rocprofiler_create_counter_config(
         agent_id: u64,
         counters_list: *mut u64,

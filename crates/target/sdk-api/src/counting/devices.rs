@@ -132,7 +132,7 @@ fn of(context: u64) -> Result<Option<Arc<Devices>>, Status> {
 /// when there is one ([`runtime_is_open`]).
 ///
 /// # Errors
-/// Those of the engine.
+/// The engine's errors.
 pub fn start(context: u64) -> Result<(), Status> {
     start_within(context, STARTED_WITHIN)
 }

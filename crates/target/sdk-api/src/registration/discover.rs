@@ -2,7 +2,7 @@
 //! or linked libraries.
 //!
 //! Only a process that was *started* under a profiler is searched. A process that an attacher
-//! enters may contain a `rocprofiler_configure` that nobody asked for (libtorch has one).
+//! enters may contain a `rocprofiler_configure` that no user asked for (libtorch has one).
 
 use super::client::Source;
 use super::library::{bind, entry, is_ours, names, open, open_named};

@@ -292,7 +292,7 @@ pub(super) fn names(list: &CStr) -> Vec<String> {
 /// those that are new.
 ///
 /// # Errors
-/// Those of [`load`]. [`Status::NOT_AVAILABLE`] also when a tool cannot be loaded; the reason goes
+/// As [`load`]. [`Status::NOT_AVAILABLE`] also when a tool cannot be loaded; the reason goes
 /// into the session's records. [`Status::INVALID_ARGUMENT`] for an empty list. The first failure
 /// ends the call.
 pub fn load_list(list: &CStr, host: &'static SdkTable) -> Result<(), Status> {

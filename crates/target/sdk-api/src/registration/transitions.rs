@@ -198,7 +198,7 @@ pub fn finalize() {
             }
         });
         if let Some((finalize, data)) = end {
-            // The process ends, so an exception is reported to nobody.
+            // The process ends, so an exception is not reported.
             // SAFETY: this calls the tool's function with its own data.
             let _ = call(&[], || unsafe { finalize(data) });
         }

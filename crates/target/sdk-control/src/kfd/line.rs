@@ -112,7 +112,7 @@ impl Event {
         what(self) == what(end)
     }
 
-    /// Combines a start and its end. The time is that of the start.
+    /// Combines a start and its end. The result has the start's time.
     pub fn with_end(&self, end: &Event) -> Option<Event> {
         let (tracing_kind, operation) = match self.tracing_kind {
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_MIGRATE => (

@@ -106,7 +106,7 @@ fn is_root(maps: &Maps, base: usize, core: usize, amd_ext: usize) -> bool {
 }
 
 fn is_tools(maps: &Maps, base: usize) -> bool {
-    // An entry without an owner is empty; that of a tool is code.
+    // An entry without an owner is empty; a tool's entry is code.
     let entry = |offset: usize| {
         let value = maps.read_u64(base + offset).map(|value| value as usize);
         value.is_some_and(|value| value == 0 || maps.is_text(value))

@@ -29,7 +29,7 @@ impl Domain for Kernels {
         device.harvester.pass(device.sink) > 0
     }
     fn under_way(&self) -> u64 {
-        // Nobody waits for a barrier: it may wait for an event that never comes.
+        // No thread waits for a barrier: it may wait for an event that never comes.
         state::all().map(|queue| queue.flights.dispatches()).sum()
     }
     fn close(&mut self, device: &mut Device<'_>) {

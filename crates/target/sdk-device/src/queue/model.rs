@@ -44,7 +44,7 @@ pub(crate) static ALLOCATED: AtomicI64 = AtomicI64::new(0);
 static RUNG: Mutex<Vec<(u64, i64)>> = Mutex::new(Vec::new());
 
 fn words<'a>(address: u64, count: usize) -> &'a [AtomicU64] {
-    // SAFETY: the addresses in this module are those of leaked arrays of at least this many words.
+    // SAFETY: the addresses in this module point to leaked arrays of at least this many words.
     unsafe {
         std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), count)
     }

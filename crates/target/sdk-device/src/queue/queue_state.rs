@@ -182,7 +182,7 @@ pub struct QueueState {
     pub direct: AtomicU32,
     /// 1 when the worker thread has written its record.
     pub announced: AtomicU32,
-    /// The windows that the queue uses: those of the agent with this number, from 1; 0 = none.
+    /// The queue uses the windows of the agent with this number, from 1; 0 = none.
     pub windows_of: AtomicU32,
     /// 1 if its ring may contain midair's packets that switch its counting on or off.
     pub has_switches: AtomicU32,

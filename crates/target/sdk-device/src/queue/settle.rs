@@ -18,7 +18,7 @@ pub fn settle(signal: u64) {
 /// Reads the times of a flight from its own signal.
 ///
 /// # Safety
-/// `address` is that of a [`Flight`] that was put under watch in this session: flights live in
+/// `address` points to a [`Flight`] that was put under watch in this session: flights live in
 /// blocks of states that are never unmapped, and watches are cleared between sessions.
 pub(super) unsafe fn read_flight(address: usize) {
     // SAFETY: the caller promises that the flight was put under watch in this session, so it is

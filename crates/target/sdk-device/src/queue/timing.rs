@@ -123,7 +123,7 @@ impl KernelTiming {
         // SAFETY: the application put the signal into the packet, so it is alive.
         if unsafe { own.value() } < 1 {
             // HIP gives it the value 1, so the device has run the packet since it was read. Whether the
-            // signal's times are those of this packet is not known.
+            // signal has this packet's times is not known.
             settle(own.0);
             let reason = Untimed::NotProfiled as u32;
             let _ = queue.flights.push(facts, Stage::Untimed, reason);
@@ -487,7 +487,7 @@ mod tests {
             let (words, handle) = signal();
             let flight = follow(queue, handle).unwrap();
             assert!(flight.facts().is_barrier && !flight.facts().ours);
-            // The times of the earlier packet are not those of this one.
+            // The times of the earlier packet are not this one's.
             assert_eq!(timing.ended(queue, flight, None, true), None);
             if let Some((start, end)) = times {
                 words[4].store(start, Relaxed);
@@ -523,7 +523,7 @@ mod tests {
         let (words, handle) = signal();
         words[1].store(0, Relaxed);
         let flight = follow(queue, handle).unwrap();
-        // The times may be those of an earlier packet.
+        // The times may be an earlier packet's.
         let outcome = KernelTiming::default().ended(queue, flight, None, true);
         assert_eq!(outcome, Some(Err(Untimed::NotProfiled)));
     }

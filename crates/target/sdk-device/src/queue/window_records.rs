@@ -66,7 +66,7 @@ impl Writer {
 }
 
 /// Returns whether these can be a window's times: the start and the end of the packet that starts
-/// the counters, then those of the packet that reads them.
+/// the counters, then the start and the end of the packet that reads them.
 pub(super) fn is_plausible([begin, start, end, read_end]: [u64; 4]) -> bool {
     begin != 0 && start >= begin && end >= start && read_end >= end
 }

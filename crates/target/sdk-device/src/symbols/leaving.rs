@@ -7,7 +7,7 @@
 //! kernels of the executable have no name.
 //!
 //! Nor may an executable be destroyed while the worker thread asks the runtime about it: the
-//! runtime takes any handle for that of a live executable. The worker thread stores `looking`
+//! runtime takes any handle for a live executable's. The worker thread stores `looking`
 //! before it reads the slots; the other thread marks its slot as seen before it reads `looking`.
 //! Both accesses are sequentially consistent, so at least one thread sees the other. (The runtime's
 //! own lock does not help: its queries, made inside its list, wait for threads that are loading and

@@ -1,4 +1,4 @@
-//! Reports events of OpenMP to tools: the start and the end of a region as those of a call, and
+//! Reports events of OpenMP to tools: the start and the end of a region like a call's, and
 //! other events once, without a phase.
 
 use super::frame::{Frame, FrameState};

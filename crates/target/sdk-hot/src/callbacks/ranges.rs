@@ -15,7 +15,7 @@ use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::kind;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// How many slots are searched for such a range, starting with that of its id.
+/// How many slots are searched for such a range, starting with its id's slot.
 const PROBES: usize = 64;
 
 /// Maps the memory, which is zeroed in a forked child so that it does not report its parent's

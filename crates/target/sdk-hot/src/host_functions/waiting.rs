@@ -5,7 +5,7 @@ use std::ffi::CString;
 /// What a program registers about a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFunction {
-    /// The kernel's mangled name, that of its symbol without `.kd`.
+    /// The kernel's mangled name: its symbol's name without `.kd`.
     pub device_function: CString,
     /// The address by which launches refer to the kernel.
     pub host_function: u64,

@@ -11,7 +11,7 @@ pub struct Region {
     pub start: u64,
     /// Its correlation id.
     pub correlation: u64,
-    /// That of the region or call around it.
+    /// The correlation id of the region or call around it.
     pub ancestor: u64,
     /// Operation.
     pub operation: u32,

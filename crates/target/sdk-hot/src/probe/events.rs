@@ -1,5 +1,5 @@
 //! Calls that record HIP's events or have a stream wait for one. They become records of their own,
-//! alongside those of calls.
+//! alongside the records of calls.
 
 use crate::threads::OpenCall;
 use crate::wrappers::hip_runtime::{

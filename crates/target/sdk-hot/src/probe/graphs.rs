@@ -1,5 +1,5 @@
 //! Calls that launch or destroy HIP's executable graphs. They become records of their own, in addition to
-//! those of calls.
+//! the records of calls.
 
 use crate::threads::OpenCall;
 use crate::wrappers::hip_runtime::{GRAPH_EXEC_DESTROY, GRAPH_LAUNCH, GRAPH_LAUNCH_SPT};
@@ -19,8 +19,8 @@ pub(super) fn operation(recorded: KindSet, of: u8, operation: u32) -> Option<u32
     }
 }
 
-/// Returns the flags for the record of a call that returns when those of what starts are `now`: it is
-/// cut where recording has ended, or was paused or resumed, since it started.
+/// Returns the flags for the record of a call that returns while records that start get the flags
+/// `now`: it is cut where recording has ended, or was paused or resumed, since it started.
 pub(super) fn flags(open: &OpenCall, is_recording: bool, now: u8) -> u8 {
     if is_recording && now == open.flags & !flag::CUT {
         open.flags

@@ -52,7 +52,7 @@ pub struct Owned {
 
 impl Owned {
     /// Returns the correlation id of the innermost call around the one at `depth` that has an id, or
-    /// else that of the thread's innermost region of OpenMP; 0 for none.
+    /// else the id of the thread's innermost region of OpenMP; 0 for none.
     pub fn around(&self, depth: usize) -> u64 {
         let outer = self.open.get(..depth).unwrap_or_default();
         let mut ids = outer.iter().rev().map(|call| call.correlation);

@@ -1,7 +1,7 @@
 //! The stubs on aarch64.
 //!
-//! No runtime of AMD's for aarch64 has been seen. The forms are those of our stand-in runtimes, of
-//! our ROCTx library, and what gcc 12 makes of the sources whose x86-64 code is known: `adrp; ldr
+//! No runtime of AMD's for aarch64 has been seen. The forms come from our stand-in runtimes, from
+//! our ROCTx library, and from gcc 12's output for sources whose x86-64 code is known: `adrp; ldr
 //! table; ldr entry; br` (also through the global offset table), and `...save arguments...; bl
 //! get_table; ...restore...; ldr entry; br`, where `get_table` reads a guard with acquire order.
 

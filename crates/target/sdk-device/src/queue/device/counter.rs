@@ -18,7 +18,7 @@ use std::time::Duration;
 /// A step that the device is asked to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Reset the counters, select those of the group, and let them count.
+    /// Reset the counters, select the group's counters, and let them count.
     Start,
     /// Write what they have counted since the start into the output. They go on counting.
     Read,
@@ -64,7 +64,7 @@ pub type Opened = (DeviceCounter, Vec<(u64, u32)>);
 
 impl DeviceCounter {
     /// Asks the runtime for what is needed. `further` are commands for other queues, which are
-    /// stored next to those of the groups; their places are returned.
+    /// stored next to the groups' commands; their places are returned.
     ///
     /// # Errors
     /// Says what the runtime does not give.

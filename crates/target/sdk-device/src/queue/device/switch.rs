@@ -114,8 +114,8 @@ impl Switches {
         queues.filter(|queue| !self.is_on(queue)).count()
     }
 
-    /// Gives the signals back, except for those of packets that the device may still reach. Returns
-    /// the number of these packets, whose commands must stay.
+    /// Gives the signals back, except for signals of packets that the device may still reach.
+    /// Returns the number of these packets, whose commands must stay.
     pub(super) fn release(mut self) -> usize {
         let open = self.under_way();
         for switch in self.all.iter().filter(|switch| switch.is_done) {

@@ -268,7 +268,7 @@ mod tests {
                 std::thread::yield_now();
             }
         });
-        // Nobody reads the window: the wait has its own limit.
+        // No thread reads the window: the wait has its own limit.
         assert!(u128::from(LIMIT) <= time.elapsed().as_nanos());
         counting.count(1, 100, 150, 7);
         assert!(!lasts(word.load(SeqCst), now()), "it was read");
