@@ -64,8 +64,8 @@ pub fn generate(
     for table in tables {
         let header = if form == Form::Hsa { 16 } else { 8 };
         let count = (table.room - header) / 8;
-        // Slots that no header knows hold some function, since nobody may change or call it by its
-        // address.
+        // Slots that no header knows hold some function, since no caller may change or call it by
+        // its address.
         let unknown = match form {
             Form::Hsa => "crate::unsupported::status as *mut ()",
             Form::Hip => "std::ptr::null_mut()",
@@ -163,7 +163,7 @@ pub fn generate(
 /// Returns the function that answers for one that is not supported, by the class of the result.
 fn answer(class: &str) -> Result<&'static str, Box<dyn Error>> {
     Ok(match class {
-        // Where there is no result, the function returns a status that nobody reads.
+        // Where there is no result, the function returns a status that no caller reads.
         "enum" | "void" => "status",
         "int" | "uint" => "zero",
         "ptr" => "null",

@@ -117,7 +117,7 @@ static void records(rocprofiler_context_id_t context, rocprofiler_buffer_id_t of
   (void)context, (void)of, (void)data;
   wrong += drop;
   for (size_t n = 0; n < count; n++) {
-    // Records of ROCTx are laid out as those of HSA calls.
+    // Records of ROCTx are laid out as records of HSA calls.
     const rocprofiler_buffer_tracing_hsa_api_record_t *record = headers[n]->payload;
     wrong += record->size != 64 || record->end_timestamp < record->start_timestamp || !record->thread_id;
     wrong += record->correlation_id.external.value != (record->thread_id == (uint64_t)getpid() ? 0x88 : 0);

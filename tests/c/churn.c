@@ -1,7 +1,7 @@
 // churn KERNELS: queues that live shortly, without HIP. Commands: "go COUNT" makes COUNT queues,
 // one after another; queue N gets 3 dispatches without a signal and one with (grid.x 6000 + N),
-// which is waited for, and is destroyed; every second one with a further dispatch on it that nobody
-// waits for (grid.x 9000 + N), which may be cut off or never taken. Answers "go". "reload COUNT
+// which is waited for, and is destroyed; every second one with a further dispatch on it that is not
+// waited for (grid.x 9000 + N), which may be cut off or never taken. Answers "go". "reload COUNT
 // OTHER" loads COUNT code objects, one after another, each gone before the next: in turn KERNELS
 // (kernel `vadd`, grid.x 7000) and OTHER (`vxyz`, 8000), with one dispatch that is waited for.
 // Answers "reload" and how many kernel objects lay where another one had been. "quit" shuts the HSA

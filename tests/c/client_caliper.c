@@ -50,7 +50,7 @@ EXPORT rocprofiler_tool_configure_result_t *rocprofiler_configure(uint32_t versi
 
 void client_begin(const char *argument) {
   (void)argument;
-  // Where it is not linked into the program, somebody has to.
+  // If the client is not linked into the program, client_begin configures it.
   int initialized = 0;
   CHECK(rocprofiler_is_initialized(&initialized));
   if (!initialized) CHECK(rocprofiler_force_configure(rocprofiler_configure));

@@ -51,7 +51,7 @@ EXPORT rocprofiler_tool_configure_result_t *rocprofiler_configure(uint32_t versi
   return &result;
 }
 
-// TAU is there when the process starts. Where the client comes later, somebody has to do that for it.
+// TAU is there when the process starts. If the client comes later, client_begin configures it.
 void client_begin(const char *argument) {
   (void)argument;
   int initialized = 0;

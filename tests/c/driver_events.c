@@ -1,6 +1,6 @@
 // Events of the kernel driver happen on command (tests/c/kfd_events.c): "happens N": N rounds of a
 // migration, a fault, an eviction with a restore that came later, an unmap and a drop, on the GPU
-// whose id is the argument; answers with how many lines were read by somebody. "readers": how many
+// whose id is the argument; answers with how many lines readers got. "readers": how many
 // descriptors are open. "quit" ends it.
 #include "kit.h"
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ static int round_of_events(unsigned long n) {
   told += event("a %lu -%d %x \n", now(), pid, gpu);
   told += event("b %lu -%d @%lx(8) %x 2\n", now(), pid, 0x3000 + n, gpu);
   told += event("e %lu -%d %lu\n", now(), pid, n + 1);
-  // Nobody asked for this one.
+  // No reader asked for this one.
   told += event("c %lu -%d\n", now(), pid);
   return told;
 }

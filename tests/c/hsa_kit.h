@@ -1,5 +1,5 @@
 // What the programs share that use HSA without HIP: agents, the code object, packets. The code
-// object is that of hip_kit.h; its vadd is the only kernel here.
+// object is hip_kit.h's; its vadd is the only kernel here.
 #pragma once
 #include "kit.h"
 #include <hsa/hsa.h>

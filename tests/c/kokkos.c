@@ -1,5 +1,5 @@
 // What Kokkos does with a tool, without Kokkos: a stand-in that loads the library of KOKKOS_TOOLS_LIBS as Kokkos's core does, and
-// calls its functions around HIP kernels of the stand-in runtime. The names and types are those of Kokkos Tools' public interface.
+// calls its functions around HIP kernels of the stand-in runtime. Names and types come from Kokkos Tools' interface.
 //
 //   kokkos ROUNDS
 //

@@ -476,7 +476,7 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
     said = other ? CUPTI_ERROR_NOT_COMPATIBLE : begin();
     if (!said) state.kind[kind] = true;
     if (!said && kernels) log_recording(1);
-    /* As if a thread launched one at this moment: the buffer in which it is recorded is that of whoever is registered now. */
+    /* As if a thread launched one at this moment: its record goes into a buffer of whoever is registered now. */
     if (!said && kind == CUPTI_ACTIVITY_KIND_KERNEL && model_fault("launches", 0)) {
         model_kernel_meanwhile();
         if (state.current) state.current->owner = 0;
@@ -628,8 +628,8 @@ EXPORT CUptiResult cuptiGetThreadIdType(uint32_t *type) {
 }
 
 #ifndef MODEL_WITHOUT_FINALIZE
-/* Undoes everything: hooks, thread, callbacks, names, the subscriber. Records that nobody flushed are gone, their buffers are
- * returned as empty ones. */
+/* Undoes everything: hooks, thread, callbacks, names, the subscriber. Records that were not flushed are gone; their
+ * buffers are returned as empty ones. */
 EXPORT CUptiResult cuptiFinalize(void) {
     take_time("finalize_ms");
     pthread_mutex_lock(&lock);

@@ -7,7 +7,7 @@
  *   start_ms=N    at its first use the driver calls its callback N ms before what that reads is there
  *   callback_ms=N each thread's every fourth call of CUDA stays in a callback of libcupti for N ms
  *   teardown_ms=N cuptiFinalize takes N ms after it has freed what its threads share
- *   subscribed    somebody is subscribed already
+ *   subscribed    another tool is subscribed already
  *   next=S        after three records of a buffer cuptiActivityGetNextRecord says S
  *   odd           records between the others that make no sense: unknown kinds, no name, an end before the begin
  *   small         asks for a buffer once and never again

@@ -1,5 +1,5 @@
 /* libcupti.so: the functions that it puts into the tables of libraries that use NVTX. They stay there for good, and do nothing while
- * nobody wants marks. */
+ * no tool wants marks. */
 #define _GNU_SOURCE
 #define MODEL_CUPTI
 #include "cupti.h"

@@ -98,7 +98,7 @@ struct model_stream {
     struct model_context *context;
     uint64_t until; /* the end of what is queued */
     struct model_graph *capture;
-    bool spoilt; /* somebody waited for the context meanwhile: the capture comes to nothing */
+    bool spoilt; /* a thread waited for the context meanwhile: the capture comes to nothing */
     struct model_stream *next;
 };
 struct model_event {

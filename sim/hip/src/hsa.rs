@@ -1,5 +1,5 @@
 //! The functions of libhsa-runtime64.so.1 that we call. They are called through its exported stubs,
-//! so that a profiler sees the calls as it sees those of AMD's HIP. `build.rs` reads the names in
+//! so that a profiler sees the calls as with AMD's HIP. `build.rs` reads the names in
 //! this block.
 
 use std::ffi::{c_char, c_void};

@@ -68,7 +68,7 @@ pub struct Launch {
     pub groups: [u32; 3],
     /// Work-items of a workgroup.
     pub items: [u32; 3],
-    /// Bytes of group segment: those of the kernel plus those of the launch.
+    /// Bytes of group segment: the kernel's plus the launch's.
     pub group_segment: u32,
     /// Bytes of private segment.
     pub private_segment: u32,

@@ -207,7 +207,7 @@ pub struct Loaded {
 /// The state of the library.
 #[derive(Default)]
 pub struct Machine {
-    /// The number of calls of `hsa_init` minus those of `hsa_shut_down`.
+    /// The number of calls of `hsa_init` minus the number of calls of `hsa_shut_down`.
     pub opened: u32,
     /// Agents by node.
     pub agents: Vec<Agent>,

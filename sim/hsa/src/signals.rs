@@ -58,8 +58,8 @@ impl Signal {
     /// `handle` must come from [`Signal::make`], and neither the device nor the application may use
     /// it any more.
     pub unsafe fn destroy(handle: u64) {
-        // SAFETY: the caller promises that the handle comes from `make` and that nobody uses it any
-        // more, so the box is freed once.
+        // SAFETY: the caller promises that the handle comes from `make` and that nothing uses it
+        // any more, so the box is freed once.
         drop(unsafe {
             Box::from_raw(std::ptr::with_exposed_provenance_mut::<Signal>(
                 handle as usize,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The number of GPUs, whose nodes are 1 and 2.
 pub const GPUS: usize = 2;
-/// The memory of the CPU and that of each GPU, in bytes.
+/// The memory of the CPU and of each GPU, in bytes.
 const MEMORY: [u64; 2] = [16 << 30, 8 << 30];
 
 /// Properties of the CPU's node that are not 0.

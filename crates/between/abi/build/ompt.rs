@@ -5,7 +5,7 @@ use super::{Text, enumerators, number, object, text};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// The union of the events' arguments; the names of its members are those of the operations.
+/// The union of the events' arguments; its members have the operations' names.
 const UNION: &str = "rocprofiler_ompt_args_t";
 /// The operation that has no callback of OpenMP's: the runtime's own functions.
 const FUNCTIONS: &str = "callback_functions";

@@ -34,7 +34,7 @@ fn named(names: &[&'static str], at: u32) -> Option<&'static str> {
 }
 
 /// Returns the layouts for the version that `cuptiGetVersion` returns (`api`). `None` where the
-/// version is older than that of CUDA 12.0, or of a later major version than the newest that we
+/// version is older than CUDA 12.0's, or of a later major version than the newest that we
 /// know.
 ///
 /// A version between two known ones uses the layouts of the lower one. A newer version of the

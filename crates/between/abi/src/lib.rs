@@ -71,7 +71,7 @@ pub mod functions {
 }
 
 /// Defines a `repr(C)` struct, and proves at compile time that its size, its alignment and the
-/// offset of every field are those of the C struct with the given name.
+/// offset of every field match the C struct with the given name.
 macro_rules! c_struct {
     ($(#[$meta:meta])* $name:ident = $c:ident { $( $(#[$fmeta:meta])* $field:ident : $ty:ty, )* }) => {
         $(#[$meta])*

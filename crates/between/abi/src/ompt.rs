@@ -48,7 +48,7 @@ pub mod operation {
 }
 
 /// The words by which `--ompt-trace` chooses operations, and these operations. AMD's documentation
-/// gives those of `parallel` and `target`; the others follow from OpenMP's names.
+/// gives the operations of `parallel` and `target`; the others follow from OpenMP's names.
 pub const CATEGORIES: &[(&str, &[u32])] = {
     use operation::*;
     &[

@@ -33,7 +33,7 @@ const fn same(left: &str, right: &str) -> bool {
     true
 }
 
-/// Returns the kinds whose records are in the same csv file as those of `kind`.
+/// Returns the kinds whose records are in the same csv file as the records of `kind`.
 const fn file_of(kind: u8) -> KindSet {
     let Some(Domain { files, .. }) = crate::domain(kind) else {
         return KindSet::EMPTY;

@@ -71,7 +71,7 @@ fn every_kind_of_amds_has_one_domain() {
     }
 }
 
-/// The number in files, and the name there, are those of the first buffer-tracing kind.
+/// In files, a domain has the number and the name of its first buffer-tracing kind.
 #[test]
 fn numbers_and_names_in_files_are_amds() {
     for row in &DOMAINS {

@@ -1,8 +1,8 @@
 //! Ids of processes and threads, as the attaching side's pid namespace numbers them.
 //!
 //! A [`Pid`] and a [`Tid`] cannot be mixed up, and neither can be zero or negative. The kernel's
-//! "nobody" is [`None`] here. Ids become plain numbers only at a system call ([`Tid::raw`]), and in
-//! files and layouts that are shared with a target ([`Tid::get`]).
+//! "no process" is [`None`] here. Ids become plain numbers only at a system call ([`Tid::raw`]),
+//! and in files and layouts that are shared with a target ([`Tid::get`]).
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;

@@ -158,7 +158,7 @@ pub struct BootBlock {
     /// while it waits for the attacher; x86-64 only. 0: never, since a seccomp filter might forbid
     /// that call.
     pub stub_turn_ticks: u32,
-    /// CPU mask for the worker thread: the process's own, not that of the borrowed thread.
+    /// CPU mask for the worker thread: the process's own, not the borrowed thread's.
     pub affinity: [u8; 128],
     /// `struct msghdr`, `iovec`, control buffer, path text and other scratch of the boot code.
     pub text: [u8; 1024],

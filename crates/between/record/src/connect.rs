@@ -3,8 +3,8 @@
 //!
 //! The listener is a thread of our register library. It listens on an abstract Unix socket
 //! (sequenced packets). The socket's [`name`] starts with a [`prefix`] that identifies the process;
-//! the rest is random, so that nobody can take the name beforehand. An attacher finds the process's
-//! own socket among the process's descriptors.
+//! the rest is random, so that no process can take the name beforehand. An attacher finds the
+//! process's own socket among the process's descriptors.
 //!
 //! 1. The attacher sends a [`ConnectRequest`].
 //! 2. The listener writes a random [`Token`] into its own memory, for this connection alone, and
@@ -27,7 +27,7 @@ pub fn prefix(pid: u32, start_ticks: u64) -> String {
     format!("midair-attach/{pid}/{start_ticks}/")
 }
 
-/// Returns the socket's name. Nobody knows `random` before the socket has the name. `filters` is
+/// Returns the socket's name. `random` is secret until the socket has the name. `filters` is
 /// the number of seccomp filters that the listener's thread had when the socket was created: a
 /// filter that was added later may kill the thread for a system call.
 pub fn name(pid: u32, start_ticks: u64, random: u64, filters: u32) -> String {
@@ -364,7 +364,7 @@ mod tests {
             let text = refusal::text(code);
             assert!(text.contains(word), "{code}: {text}");
         }
-        // Those of a later version.
+        // Codes of a later version.
         for code in [i32::MIN, -1, 0, 10, i32::MAX] {
             assert_eq!(refusal::text(code), "a reason unknown to this build");
         }

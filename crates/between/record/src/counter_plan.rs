@@ -111,7 +111,7 @@ pub struct Plan {
     /// Whether kernels that are launched several at once, as in HIP's graphs, are counted one by
     /// one. Their launch may then wait up to 50 ms.
     pub graph_kernels: bool,
-    /// The groups; those of one agent are in the order of their numbers.
+    /// The groups; an agent's groups are in the order of their numbers.
     pub groups: Vec<Group>,
 }
 

@@ -9,7 +9,7 @@
 //! way.
 //!
 //! Switches that only turn something off, levels of logging and numbers are read in any case, since
-//! they give nobody additional rights.
+//! they give no user additional rights.
 //!
 //! Decisions: ENG-052 (`docs/deviations/engine.md`).
 

@@ -65,9 +65,9 @@ impl KernelChoice {
 impl Settings {
     /// The groups of counters that are asked for; empty when none are.
     ///
-    /// As in AMD's tool, [`COUNTERS`] goes before [`COUNTER_GROUPS`], and the order of counters within
-    /// a group is that of their names. Here either asks for counters where [`COUNTER_COLLECTION`] is not
-    /// set; where it is off, there are none.
+    /// As in AMD's tool, [`COUNTERS`] goes before [`COUNTER_GROUPS`], and counters within a group
+    /// are in the order of their names. Here either asks for counters where [`COUNTER_COLLECTION`]
+    /// is not set; where it is off, there are none.
     ///
     /// # Errors
     /// [`BadValue`] for a word that is no counter's name, and where there is none though they are asked for.

@@ -527,7 +527,7 @@ fn settle_names(settings: &mut Settings) {
     }
 }
 
-/// Sets the collection periods, and checks those of the environment.
+/// Sets the collection periods, and checks the environment's.
 fn settle_periods(
     values: &BTreeMap<&'static str, Value>,
     settings: &mut Settings,

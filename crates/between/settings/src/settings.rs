@@ -68,12 +68,12 @@ pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 pub const SCREEN: &str = "MIDAIR_SCREEN";
 /// The directory of the results: a text with keys ([`crate::literal`]).
 pub const OUTPUT_PATH: &str = "ROCPROF_OUTPUT_PATH";
-/// Whether results get an unused name, instead of replacing those of an earlier recording (a
+/// Whether results get an unused name, instead of replacing an earlier recording's results (a
 /// switch).
 pub const KEEP_RESULTS: &str = "MIDAIR_KEEP_RESULTS";
 /// The directory into which the attaching side writes what was counted so far, while attached.
 pub const LIVE_COUNTERS: &str = "MIDAIR_LIVE_COUNTERS";
-/// Whether settings that differ from those of the last attach to a process are refused (a switch).
+/// Whether settings are refused that differ from the last attach to a process (a switch).
 pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
 /// What is sampled of the whole GPU during a session with a CUDA process: sets and metrics.
 pub const GPU_METRICS: &str = "MIDAIR_GPU_METRICS";
@@ -383,7 +383,7 @@ mod tests {
         );
     }
 
-    /// Each part alone decides, also in names that nobody knows yet.
+    /// Each part alone decides, also in names that are not known yet.
     #[test]
     fn each_part_of_a_name_that_means_a_file_counts_alone() {
         for name in [

@@ -132,7 +132,7 @@ unsafe fn build_id(base: usize, headers: &[libc::Elf64_Phdr]) -> Option<BuildId>
         if !mapped {
             continue;
         }
-        // SAFETY: within a loaded segment, which nobody writes to.
+        // SAFETY: within a loaded segment, which no code writes to.
         let bytes = unsafe {
             std::slice::from_raw_parts(
                 std::ptr::with_exposed_provenance::<u8>(start),

@@ -77,7 +77,7 @@ unsafe extern "C" {
 /// the program continues without being recorded.
 ///
 /// # Safety
-/// The arguments are those of an `exec` function of the C library.
+/// The arguments are valid for an `exec` function of the C library.
 unsafe fn pass(
     slot: &AtomicPtr<c_void>,
     program: *const c_char,

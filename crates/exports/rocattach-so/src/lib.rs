@@ -128,7 +128,7 @@ pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
 /// Attaches to a process and to all descendants that it has at this moment. The process itself must
 /// succeed, or else nothing stays attached. It is skipped only where it has no GPU runtime and a
 /// descendant has one. Descendants without a runtime are no failure. If another descendant fails,
-/// the status is that of the last failure, and the rest stays attached.
+/// this returns the last failure's status, and the rest stays attached.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
     edge(|| {

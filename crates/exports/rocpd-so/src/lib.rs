@@ -1,5 +1,5 @@
 //! `librocprofiler-sdk-rocpd.so.1`: the schema of rocpd files for programs that write such files
-//! themselves. The text is that of the files that we write. Signatures, statuses and the search:
+//! themselves. The files that we write have the same text. Signatures, statuses and the search:
 //! `docs/sources.md#rocpd`.
 
 use midair_capi_build::{c_api, edge};

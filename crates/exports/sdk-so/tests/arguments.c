@@ -84,7 +84,7 @@ static uint64_t id(void) {
     }
 }
 
-/* A process that nobody may take for one with a GPU's runtime. */
+/* A process that must not be taken for one with a GPU's runtime. */
 static uint64_t process(void) {
     const int all[] = {0, -1, INT32_MIN, INT32_MAX, 1 << 30, getpid(), child};
     return (uint64_t)(int64_t)all[any() % (sizeof all / sizeof *all)];
@@ -235,7 +235,7 @@ static void *configure(uint32_t version, const char *text, uint32_t priority, vo
     return &tool;
 }
 
-/* Attaches and detaches until nobody calls any more. One attach succeeds at least, unless the tool refuses: the others may have
+/* Attaches and detaches while threads call. One attach succeeds at least, unless the tool refuses: the others may have
  * destroyed its buffer before its first one. */
 static void *sessions(void *library) {
     static char tool[4096];

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* It could not start its context: somebody had destroyed its buffer, whose number anybody may guess. */
+/* It could not start its context: another thread had destroyed its buffer, whose number it can guess. */
 int refused;
 
 static uint64_t context, buffer;

@@ -79,7 +79,7 @@ fn binds_to_one_table(bind: Bind) {
         all.extend(versions.map(|version| leak(SdkTable { version, ..good })));
         all
     };
-    // SAFETY: each address is null, odd, or that of a table which lives for ever.
+    // SAFETY: each address is null or odd, or points to a table that lives for ever.
     unsafe {
         for table in wrong() {
             assert_eq!(bind(table), -1);

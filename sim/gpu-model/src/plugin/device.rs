@@ -1,5 +1,5 @@
 //! The same model without ROCr's interface, for a runtime of our own (`sim/hsa`). Addresses are
-//! those of the process, which several devices may share.
+//! the process's own, which several devices may share.
 
 use super::worker::Worker;
 use super::{Raise, Shared, give_up};

@@ -2,7 +2,7 @@
 //!
 //! ROCr wakes its handler thread, which reports "done" and then raises the queue's event once more.
 //! Meanwhile the destroying thread destroys the queue, frees its ring and, after the last queue,
-//! destroys the event. A driver would answer the late call with an error that nobody reads. The
+//! destroys the event. A driver would answer the late call with an error that no code reads. The
 //! model mode aborts the process ("event_id = 6 is not allocated").
 //!
 //! All these calls take one mutex of ROCr, and the thread that frees the ring holds it while it
@@ -60,7 +60,7 @@ pub(super) fn let_handler_finish(in_runtime: *const c_void) {
         })
         .collect();
     // SAFETY: it is a pthread mutex of ROCr (it is in ROCr's library) that this thread owns
-    // (according to its owner field). Nobody destroys it while other threads wait for it. The data
+    // (according to its owner field). No thread destroys it while others wait for it. The data
     // that it protects is consistent: ROCr calls the model between two of its own steps, and the
     // calls that follow raise and await events.
     unsafe { libc::pthread_mutex_unlock(mutex) };

@@ -11,7 +11,7 @@ pub enum Family {
     Gfx12,
 }
 
-/// A device's units. The totals are those of all its XCCs, as in AMD's descriptions of agents.
+/// A device's units. The totals cover all its XCCs, as in AMD's descriptions of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gpu {
     /// Accelerator complex dies. Each runs every indirect buffer by itself.

@@ -1,5 +1,5 @@
-//! The counter registers of gfx908, gfx90a, gfx942 and gfx950, which are the same, and those of
-//! gfx1100 and gfx1201.
+//! The counter registers of gfx908, gfx90a, gfx942 and gfx950, which are the same, and the
+//! registers of gfx1100 and gfx1201.
 //!
 //! Source: decoded from packets of AMD's library (`docs/sources.md#counters`). Addresses are in
 //! words, as in PM4.

@@ -1,5 +1,5 @@
 //! The implemented functions of the C interface. `build.rs` puts each function that is named here
-//! into its slot. Their arguments, results and ownership are those of AMD's functions with the same
+//! into its slot. Their arguments, results and ownership are as in AMD's functions with the same
 //! names.
 #![expect(
     missing_docs,

@@ -49,8 +49,7 @@ pub unsafe extern "C" fn hsa_amd_memory_pool_free(at: *mut c_void) -> Status {
     }))
 }
 
-/// Does nothing: all agents see all memory, since the addresses of the process are those of the
-/// devices.
+/// Does nothing: all agents see all memory, since the devices use the process's addresses.
 pub unsafe extern "C" fn hsa_amd_agents_allow_access(
     _count: u32,
     _agents: *const u64,

@@ -72,7 +72,7 @@ pub unsafe extern "C" fn hsa_system_get_extension_table(
     _minor: u16,
     table: *mut c_void,
 ) -> Status {
-    // SAFETY: the caller's table is that of version 1.03, the only one that has this many entries.
+    // SAFETY: the caller's table has version 1.03, the only one that has this many entries.
     unsafe { hsa_system_get_major_extension_table(extension, major, 7 * 8, table) }
 }
 

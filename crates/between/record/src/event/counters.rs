@@ -30,7 +30,7 @@ pub struct CounterWindow {
     /// [`Kernel::dispatch_id`] of the first dispatch in it; 0 = none.
     pub dispatch_id: u64,
     /// Index of the first packet of the application in the window. If the window contains a batch,
-    /// its dispatches are those of this queue whose [`Kernel::packet_index`] is among its packets.
+    /// it has this queue's dispatches whose [`Kernel::packet_index`] is among the window's packets.
     pub first_index: u64,
     /// Our number of the queue ([`Queue::queue_id`]).
     pub queue_id: u32,

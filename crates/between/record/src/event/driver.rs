@@ -46,7 +46,7 @@ mod tests {
     use super::*;
     use crate::event::kind;
 
-    /// A domain's number in files is that of its pairs, or of its events where they are no pairs.
+    /// In files, a domain has its pairs' number, or its events' number if they are no pairs.
     #[test]
     fn pairs_are_in_files_and_their_halves_are_not() {
         let mut in_files = Vec::new();

@@ -45,10 +45,10 @@ impl Mapping {
         if raw < 0 {
             return Err(last("memfd_create"));
         }
-        // SAFETY: memfd_create returned a descriptor that nobody else owns.
+        // SAFETY: memfd_create returned a descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         let file = File::from(fd);
-        // The target gets the descriptor; nobody needs to open it by a path.
+        // The target gets the descriptor; no process needs to open it by a path.
         let ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         file.set_permissions(ours)
             .map_err(|error| fail("fchmod", error))?;

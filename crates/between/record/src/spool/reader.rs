@@ -164,7 +164,7 @@ impl Reader {
     /// order within a chunk. Returns the number of bytes.
     ///
     /// # Errors
-    /// Those of `sink`; bytes that it refused are not read again.
+    /// The errors of `sink`; bytes that it refused are not read again.
     pub fn drain<E>(&mut self, sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
         self.drain_beside(sink, || ())
     }

@@ -192,7 +192,7 @@ static void obey(char** word)
         }
         else if(!strcmp(*word, "pause"))
         {
-            /* Somebody outside looks at this process, and then sends a line. */
+            /* Another process looks at this one, and then sends a line. */
             printf("pause\n");
             fflush(stdout);
             for(int c = 0; c != '\n' && c != EOF;) c = getchar();

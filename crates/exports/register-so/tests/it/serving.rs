@@ -159,7 +159,7 @@ fn many_who_go_hold_nobody_up() {
 }
 
 /// The worker thread is one of the process's own: it has the policy and the processors of its main
-/// thread, whatever those of the thread were that registered.
+/// thread, whatever the registering thread has.
 #[test]
 fn the_worker_thread_loads_what_is_sent_and_reports() {
     let home = home();
@@ -208,7 +208,7 @@ fn the_worker_thread_loads_what_is_sent_and_reports() {
     assert!(said.ends_with(&talking), "{said}");
     assert!(program.descriptor(FIRST - 1).is_none(), "none stays");
 
-    // While it talks, nobody else is served.
+    // While it talks, no other attacher is served.
     let busy = Connection::new(&program).ask(purpose::ATTACH);
     assert_eq!((busy.outcome, busy.tid), (outcome::BUSY, reply.tid));
 

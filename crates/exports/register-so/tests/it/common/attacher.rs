@@ -145,7 +145,7 @@ impl Connection {
 
     pub fn send(&self, bytes: &[u8]) {
         let (fd, at) = (self.socket.as_raw_fd(), bytes.as_ptr().cast());
-        // SAFETY: the pointer and the length are those of a live slice.
+        // SAFETY: the pointer and the length describe a live slice.
         let sent = unsafe { libc::send(fd, at, bytes.len(), libc::MSG_NOSIGNAL) };
         assert_eq!(sent, bytes.len() as isize);
     }
@@ -194,7 +194,7 @@ impl Connection {
     pub fn receive(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0; 1024];
         let (fd, at) = (self.socket.as_raw_fd(), bytes.as_mut_ptr().cast());
-        // SAFETY: the pointer and the length are those of a live buffer.
+        // SAFETY: the pointer and the length describe a live buffer.
         let got = unsafe { libc::recv(fd, at, bytes.len(), 0) };
         let error = std::io::Error::last_os_error();
         let hung_up = got < 0 && error.raw_os_error() == Some(libc::ECONNRESET);
