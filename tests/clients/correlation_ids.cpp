@@ -1,5 +1,5 @@
-// Correlation ids, as AMD's own tests look at them: those of all calls, told and recorded, are 1 to N, and those of dispatches
-// and copies are among them.
+// Correlation ids, as AMD's own tests look at them: the ids of all calls, told and recorded, are 1
+// to N, and the ids of dispatches and copies are among them.
 #include "client.hpp"
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-// Events of the kernel driver, by record: each by itself, and of a begin and its end one for both. They are those of
+// Events of the kernel driver, by record: each by itself, and of a begin and its end one for both. They match
 // tests/c/driver_events.c.
 #include "client.hpp"
 #include <rocprofiler-sdk/cxx/enum_string.hpp>

@@ -1,5 +1,5 @@
 // Calls of the libraries above HIP: RCCL, rocDecode, rocJPEG. Told around each call with its arguments and its result, and by
-// record; rocDecode's records have arguments, too. The arguments are those of tests/c/libraries.c.
+// record; rocDecode's records have arguments, too. The arguments match tests/c/libraries.c.
 #include "client.hpp"
 #include <rocprofiler-sdk/cxx/enum_string.hpp>
 #include <unistd.h>

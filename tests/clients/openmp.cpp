@@ -1,5 +1,5 @@
 // Events of OpenMP: callbacks and records of each operation. The two ends of a region have one user data, and one record; other
-// events have no phase. Those of tests/c/openmp.c.
+// events have no phase. They match tests/c/openmp.c.
 #include "client.hpp"
 #include <atomic>
 

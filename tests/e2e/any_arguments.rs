@@ -53,7 +53,7 @@ fn any_arguments_while_midair_attaches_and_detaches() -> Result<()> {
     let mut target = kit.start_command(command, "model.log", &[])?;
     target.expect("ready")?;
     for session in 0..7 {
-        // In the last session nobody stops contexts by guessed numbers, which could hit ours.
+        // In the last session no call stops contexts by guessed numbers, which could hit ours.
         let is_last = session == 6;
         if is_last {
             target.send("still")?;

@@ -127,8 +127,8 @@ fn the_calls_of_taus_layer() -> Result<()> {
     Ok(())
 }
 
-/// PAPI counts for the whole device between a start and a stop, and reads in between. The values it
-/// reads are those of the kernels. Afterwards the process can be attached to.
+/// PAPI counts for the whole device between a start and a stop, and reads in between. It reads the
+/// kernels' values. Afterwards the process can be attached to.
 #[test]
 fn the_calls_of_papis_component() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -379,7 +379,7 @@ fn compare(directory: &Path) -> Result<(usize, Vec<String>)> {
                 continue;
             }
             for cell in metric.cells {
-                // The least and the greatest values are left out, since they are only those of the
+                // The least and the greatest values are left out, since they cover only the
                 // windows.
                 let (Some(text), true) = (
                     cell.content.formula(Form::Sums),

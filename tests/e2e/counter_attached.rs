@@ -201,7 +201,7 @@ fn the_default_budget_holds_by_the_devices_own_times() -> Result<()> {
     Ok(())
 }
 
-/// Counters of blocks that each compute unit has take thousands of reads. Nobody knows what they cost
+/// Counters of blocks that each compute unit has take thousands of reads. Their cost is not known
 /// before the first was read, and the budget holds from then on.
 #[test]
 fn the_default_budget_holds_with_costly_counters() -> Result<()> {

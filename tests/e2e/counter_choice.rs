@@ -122,7 +122,8 @@ fn windows_are_around_the_chosen_dispatches() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // Recording starts between two dispatches that nobody can name: the numbers are not the log's.
+    // Recording starts between two dispatches that the test cannot name: the numbers are not the
+    // log's.
     let enough = |log: &ModelLog| {
         let with = counted(log).into_iter().flatten();
         let last = with

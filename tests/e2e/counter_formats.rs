@@ -1,6 +1,6 @@
-//! The files of counters in all formats. Those of a program that is started: against what AMD's tool
+//! The files of counters in all formats. The files of a started program: against what AMD's tool
 //! wrote for the same program (`crates/formats/output/tests/golden/pmc`), against each other, and by other
-//! readers: Python's SQLite and Perfetto's messages. Those of an attach: against each other.
+//! readers: Python's SQLite and Perfetto's messages. The files of an attach: against each other.
 
 use crate::counters::{attach, begin, end, files, program};
 use crate::counters_launched::{EXACT, counted, launched};

@@ -119,7 +119,7 @@ impl Session {
         Ok(())
     }
 
-    /// All values are those of the rules, summed over the dispatches that they are said to be of.
+    /// All values follow the rules, summed over the dispatches that they are said to be of.
     fn check(&self) {
         for counted in self.kernels.values().chain(self.batches.values()) {
             let of = |id: &u64| self.dispatches[id].waves;
@@ -163,7 +163,7 @@ fn graphs(lab: &Lab, threads: u32, nodes: u32) -> Result<LabCommand<'_>> {
     Ok(program.arg(lab.kernels()?).arg(threads).arg(nodes))
 }
 
-/// The program's own counts are those of the log: it was not harmed.
+/// The program's own counts equal the log's: it was not harmed.
 fn unharmed(target: LabTarget) -> Result<ModelLog> {
     end(target)
 }

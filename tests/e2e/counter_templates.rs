@@ -126,7 +126,7 @@ fn a_patched_template_reads_what_amds_library_reads() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // Among them an event that is accumulated, with a value in the memory that is nobody's.
+    // Among them an event that is accumulated, with a value in the memory that belongs to no event.
     let counters = [
         "SQ_WAVES",
         "SQ_INSTS_VALU",

@@ -73,7 +73,7 @@ impl Session {
         Ok(Session { counted, said })
     }
 
-    /// Checks that all values are those of the rules.
+    /// Checks that all values follow the rules.
     fn check(&self) {
         for (id, dispatch) in &self.counted {
             for (counter, value) in &dispatch.values {
@@ -219,7 +219,8 @@ fn of_several_streams_what_ran_alone_is_exact() -> Result<()> {
     Ok(())
 }
 
-/// The sums of a device with eight XCCs are those of a device with one: each XCC counts its part.
+/// The sums of a device with eight XCCs equal the sums of a device with one: each XCC counts its
+/// part.
 #[test]
 fn of_eight_xccs_the_parts_are_added() -> Result<()> {
     let Some(lab) = Lab::find()? else {

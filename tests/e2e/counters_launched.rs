@@ -1,5 +1,5 @@
 //! Hardware counters of programs that are launched under the profiler. Every dispatch has its
-//! values, which are those of the model's rules (`sim/gpu-model/src/pmu/rules.rs`). The model's log
+//! values, which follow the model's rules (`sim/gpu-model/src/pmu/rules.rs`). The model's log
 //! shows that no dispatch ran alongside another.
 
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};

@@ -609,7 +609,7 @@ fn one_end(lab: &Lab, program: &str, kernels: &str, way: &str) -> Result<()> {
         .values()
         .filter(|call| call.name == "hipModuleLaunchKernel")
         .count();
-    // The trace has no calls from before the attach. It has those of their kernels that had not run
+    // The trace has no calls from before the attach. It has their kernels that had not run
     // yet, marked as such. The call that was under way at the attach is not in the trace, either.
     let orphans = trace.midair["without_traced_caller"].as_u64().unwrap_or(0) as usize;
     assert!(

@@ -48,7 +48,7 @@ impl Driver {
         Ok(target)
     }
 
-    /// Compiles the sample client. Returns its path, and that of the file to which it writes.
+    /// Compiles the sample client. Returns its path, and the path of the file to which it writes.
     fn client(&self) -> Result<(PathBuf, PathBuf)> {
         let tool = self.kit.scratch().join("libclient.so");
         let log = self.kit.scratch().join("client.log");

@@ -54,7 +54,7 @@ fn windows(lab: &Lab, target: &LabTarget, further: &[&str]) -> Result<(u64, u64,
     let tool = &read["rocprofiler-sdk-tool"][0];
     let counters = &tool["metadata"]["midair"]["counters"];
     let number = |key: &str| counters[key].as_u64().unwrap_or(0);
-    // Each value is that of the dispatch alone.
+    // Each value covers its dispatch alone.
     for counted in tool["callback_records"]["counter_collection"]
         .as_array()
         .into_iter()

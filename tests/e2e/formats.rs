@@ -259,7 +259,7 @@ fn perfetto(files: &Files, log: &ModelLog, pid: i32) -> Result<()> {
         assert_eq!(work["track"], track.as_str());
         assert!(times(call).0 < times(work).0, "{work} before {call}");
     }
-    // Calls are on the tracks of their threads, and those of the main thread on its own track.
+    // Calls are on the tracks of their threads, and the main thread's calls on its own track.
     for call in of("hip_api").chain(of("hsa_api")) {
         assert_eq!(call["tid"], call["notes"]["tid"], "{call}");
     }

@@ -70,7 +70,7 @@ struct Session {
     launches: Vec<Launch>,
     /// How many kernels in the results are of each graph; 0 is none.
     kernels: BTreeMap<u64, u64>,
-    /// The launches whose times are not those of all their kernels, and are said to be so.
+    /// The launches whose times do not cover all their kernels, and are said to be so.
     remarks: BTreeSet<Times>,
     notes: Vec<String>,
 }
@@ -134,7 +134,7 @@ impl Session {
         })
     }
 
-    /// The launches of each thread, those of the thread that started first first. All have the number
+    /// The launches of each thread; the thread that started first comes first. All have the number
     /// of kernels that their graphs have, and each has an id of its own.
     fn by_thread(&self, nodes: usize) -> Vec<Vec<Times>> {
         let mut threads: BTreeMap<u64, Vec<Times>> = BTreeMap::new();
@@ -228,8 +228,8 @@ fn each_launch_is_told_with_its_kernels() -> Result<()> {
     Ok(())
 }
 
-/// HIP runs the branches of a graph on queues of its own choice, and the kernels of all of them are
-/// those of the launch.
+/// HIP runs the branches of a graph on queues of its own choice, and the kernels of all of them
+/// belong to the launch.
 #[test]
 fn branches_on_several_queues_are_one_launch() -> Result<()> {
     let Some(lab) = Lab::find()? else {

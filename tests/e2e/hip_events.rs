@@ -286,8 +286,8 @@ fn each_record_is_told_with_its_barrier() -> Result<()> {
             assert!(is_between, "{this:?} {told:?} {next:?}");
         }
     }
-    // Streams wait for the null stream, and it for them: the barriers by which they do come before that
-    // of the event.
+    // Streams wait for the null stream, and it for them: the barriers by which they do come before the
+    // event's.
     let last = |event| *session.of(RECORD, event).last().unwrap();
     let (in_a, in_null) = (last(done.first), last(done.second));
     assert!(done.kernels(256)[0].1 <= in_a.times.0, "{in_a:?}");
@@ -327,7 +327,7 @@ fn events_without_times_and_on_an_eager_device() -> Result<()> {
         let words = ["--hip-event-trace", "--kernel-trace"];
         let (session, done) = session(&lab, model, &words, kind)?;
         check(&session, &done);
-        // Only those of the graph have none, and the one whose event had been waited for. An eager device
+        // Only the graph's have none, and the one whose event had been waited for. An eager device
         // may have passed a barrier before anybody could look at it.
         let told = (session.count(RECORD), session.count(WAIT));
         let all = (2 * ROUNDS + 6, ROUNDS);

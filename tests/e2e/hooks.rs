@@ -92,8 +92,8 @@ fn hooks_of_every_generation_are_called_in_order() -> Result<()> {
     let (lines, calls) = sessions.session(&lab, &all)?;
     assert!(calls > 0);
     let detached = format!("detach calls={calls}");
-    // This tool has no hook for the detach. At its end it says how many calls it has seen, which
-    // are those of this session alone.
+    // This tool has no hook for the detach. At its end it says how many calls it has seen, all of
+    // them in this session.
     let ended = format!("alone fini calls={calls}");
     assert_eq!(of(&lines, "alone"), ["configure", "init"]);
     let whole = ["configure", "configure_attach", "init", "attach", &detached];

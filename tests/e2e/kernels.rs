@@ -52,7 +52,7 @@ fn called(trace: &Trace) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the copies of the trace are those of the log, with the engine's own times. Half of
+/// Checks that the copies of the trace match the log, with the engine's own times. Half of
 /// the bytes went each way, because the program sends and fetches by turns.
 fn same_copies(trace: &Trace, log: &ModelLog) {
     let mut traced: Vec<_> = trace

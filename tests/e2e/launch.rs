@@ -79,7 +79,7 @@ impl Results {
         names.sort();
         Ok(names)
     }
-    /// Checks that the dispatches are those of the log, and that each is timed.
+    /// Checks that the dispatches match the log, and that each is timed.
     fn kernels_are(&self, log: &ModelLog) -> Result<()> {
         let rows = Csv::read(&self.file("kernel_trace.csv"))?.rows;
         let mut grids: BTreeMap<[u32; 3], usize> = BTreeMap::new();
@@ -415,7 +415,7 @@ fn ended_by_a_signal() -> Result<()> {
         caller.tell("calls 5")?;
         let counts = caller.counts()?;
         let pid = caller.pid();
-        // SAFETY: kill takes numbers only. The pid is that of a child that has not been waited for,
+        // SAFETY: kill takes numbers only. The pid belongs to a child that has not been waited for,
         // so it is no other process's.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
         until("its end", || Ok(!caller.is_running()?))?;

@@ -256,7 +256,7 @@ fn of_pyenv(known: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// The interpreters that are tried: the system's, and those of pyenv.
+/// The interpreters that are tried: the system's, and pyenv's.
 pub fn pythons() -> Vec<String> {
     let known = ["3.9.", "3.10.", "3.11.", "3.12.", "3.13.", "3.14."];
     let mut all = of_pyenv(&known);

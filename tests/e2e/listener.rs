@@ -127,8 +127,8 @@ fn sessions_over_the_socket_are_whole_and_leave_nothing() -> Result<()> {
 }
 
 /// The attacher is a user without any capability. Another process traces the target all the time,
-/// so that nobody else can trace it. From a sandbox in which the target is not, the same user is
-/// refused.
+/// so that no other process can trace it. From a sandbox in which the target is not, the same user
+/// is refused.
 #[test]
 fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     if !is_root_for("becomes another user")? {

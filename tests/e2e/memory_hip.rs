@@ -103,7 +103,7 @@ fn hips_memory_belongs_to_its_calls() -> Result<()> {
                 record["allocation_size"].as_u64() >= Some(bytes),
                 "{line}: {record}"
             );
-            // HSA's calls are not traced, so the correlation id is that of the HIP call.
+            // HSA's calls are not traced, so the correlation id is the HIP call's.
             let id = record["correlation_id"]["internal"].as_u64().unwrap_or(0);
             let around = trace
                 .hip

@@ -178,7 +178,7 @@ fn amds_library_reads_what_the_rules_say() -> Result<()> {
         );
         let sums = [0, 1, 4, 5, 6].map(|argument| sum(&values, argument));
         assert_eq!(sums, [all, 6 * all, 2 * all, 2 * all, groups]);
-        // The cycles of the kernel as the log has it, and those of the window around it.
+        // The cycles of the kernel as the log has it, and the cycles of the window around it.
         let log = program.0.model_log()?;
         let kernel = log
             .dispatches()

@@ -334,8 +334,8 @@ fn functions_of_pytorch_are_its_operators() -> Result<()> {
     end(target)
 }
 
-/// Checks `--stacks both` of a Python program: Python's frames are those of `--stacks python`, and the
-/// native frames inside of them are ctypes'.
+/// Checks `--stacks both` of a Python program: Python's frames match
+/// `--stacks python`, and the native frames inside of them are ctypes'.
 fn check_both(target: &mut Target) -> Result<()> {
     let words = ["--kernel-trace", "--stacks", "both", "-f", "csv,folded"];
     let attacher = Attacher::midair(target.pid(), &words)?;

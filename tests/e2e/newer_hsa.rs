@@ -1,6 +1,6 @@
 //! Runtimes like ROCm 10 on gfx1250: the table of AMD's extensions is longer, queues are made by
-//! descriptor, and dispatches are vendor packets. The tests run on the stand-in runtimes, and those
-//! of the packets also on AMD's own runtime.
+//! descriptor, and dispatches are vendor packets. The tests run on the stand-in runtimes, and the
+//! tests of the packets also on AMD's own runtime.
 
 use crate::profiler::compare::same;
 use crate::profiler::{Counter, Profiler, Trace, since};

@@ -123,7 +123,7 @@ fn same(recorded: &[Times], logged: &[Times]) {
     }
 }
 
-/// Records one window and checks that times, queues and packets are those of the device. The
+/// Records one window and checks that times, queues and packets match the device's. The
 /// process is not touched: no thread of it came or went, nothing was mapped, and no table has
 /// changed.
 fn window(midair: &[(&str, &str)], model: &[(&str, &str)]) -> Result<()> {

@@ -36,7 +36,7 @@ fn raw_hsa(lab: &Lab) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// Checks that the counts which `raw_hsa` prints at its end are those of the log: the program is
+/// Checks that the counts which `raw_hsa` prints at its end equal the log's: the program is
 /// right, whatever was attached.
 fn raw_hsa_counts(target: LabTarget) -> Result<ModelLog> {
     let log = target.log.clone();

@@ -1,6 +1,6 @@
 //! Takes the commands of `docs/recipes.md` from that page and runs them. Where this machine has no
 //! such program (Docker, kubectl, srun), a script of its name makes the namespaces, users and
-//! capabilities that the real one would make. The profiled program is that of `midair demo`.
+//! capabilities that the real one would make. The profiled program comes from `midair demo`.
 
 use crate::listener::{listens, preloaded, without_ptrace};
 use midair_tests::stage::{plain_environment, stage, workload};
@@ -145,7 +145,7 @@ exec nsenter -t "$pid" -p unshare --mount --propagation private sh -ec '
 mount -t proc proc "$0/proc"
 exec chroot "$0" "$@"' "$here/image" "$@""#;
 
-/// A block of commands without a mark, or a mark that no test here names, would be run by nobody.
+/// No test would run a block of commands without a mark, or with one that no test here names.
 #[test]
 fn every_recipe_of_the_page_is_run() -> Result<()> {
     let page = std::fs::read_to_string(workspace().join("docs/recipes.md"))?;
@@ -292,7 +292,7 @@ fn kubernetes_restricted_and_a_profile_without_ptrace() -> Result<()> {
     Ok(())
 }
 
-/// A group gets the rights, and nobody else. `/etc` and `/opt` are a namespace's own.
+/// A group gets the rights, and no other user. `/etc` and `/opt` are a namespace's own.
 #[test]
 fn a_group_with_least_rights() -> Result<()> {
     const NAMESPACE: &str = r#"mkdir etc

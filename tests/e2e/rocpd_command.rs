@@ -1,4 +1,4 @@
-//! `rocpd` on what an attach wrote: its csv is that of the attach, and the Python package runs it.
+//! `rocpd` on what an attach wrote: its csv equals the attach's, and the Python package runs it.
 
 use midair_tests::Result;
 use midair_tests::attacher::Attacher;

@@ -289,7 +289,7 @@ fn a_device_between_a_start_and_a_stop() -> Result<()> {
                 counted > 0 && counted == launched,
                 "{counted} of {launched}"
             );
-            // These calls come between two readings, and nobody counts them.
+            // These calls come between two readings, and no reading counts them.
             caller.tell("calls 2")?;
         }
         Ok(())

@@ -1,8 +1,7 @@
 //! A sample client for each service (`tests/clients`), in the shape of AMD's samples. Each is
 //! C++17, built by g++ against the installed headers with the headers of AMD's runtimes next to
 //! them, and checks every status with an exception. A client is attached to a program at work, and
-//! a program is launched with it. The client's counts are those of the program and of the GPU's
-//! log.
+//! a program is launched with it. The client's counts equal the program's and the GPU log's.
 
 use crate::headers::{include, linked_with_comgr, runtimes, stand_ins};
 use midair_tests::caller::{Caller, Counts, between};
@@ -386,7 +385,7 @@ fn code_objects_and_their_instructions() -> Result<()> {
     Ok(())
 }
 
-/// The client learns what the program registers during the session. Nobody can know what was
+/// The client learns what the program registers during the session. It cannot know what was
 /// registered before.
 #[test]
 fn functions_by_which_kernels_are_launched() -> Result<()> {

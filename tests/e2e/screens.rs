@@ -45,7 +45,7 @@ fn a_started_program_s_table() -> Result<()> {
     let at = results.path().display().to_string();
     let exit = three_rounds("midair", &["run", "-f", "csv", "-d", &at, "-o", "out"])?;
     let lines = &exit.stderr;
-    // Bars are those of an attach: blocks in a UTF-8 locale.
+    // Bars are as in an attach: blocks in a UTF-8 locale.
     assert!(lines.iter().any(|line| line.contains('█')), "{exit}");
     let line = |start: &str| lines.iter().find(|line| line.starts_with(start));
     assert!(

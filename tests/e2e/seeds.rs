@@ -346,7 +346,7 @@ fn the_cmake_project_builds_and_its_tools_work() -> Result<()> {
     if unsafe { libc::geteuid() } == 0 {
         let mut caller = Caller::start(Caller::command(&lab)?.log_name("user").user(4321))?;
         let dir = tempfile::tempdir()?;
-        // The program loads its libraries only from places that nobody but root can change.
+        // The program loads its libraries only from places that only root can change.
         for (place, mode) in [(project.dir.path(), 0o755), (dir.path(), 0o777)] {
             std::fs::set_permissions(place, std::fs::Permissions::from_mode(mode))?;
         }
@@ -493,7 +493,7 @@ fn packages_are_found_by_location_and_version() -> Result<()> {
 }
 
 /// Seeds/001, "Python Functions": the functions are imported from the package and from the file,
-/// and the file is run. Each time the variables are those of the document.
+/// and the file is run. Each time the variables match the document's.
 #[test]
 fn python_attaches_by_main() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -1,4 +1,4 @@
-//! Two GPUs on the stand-in runtimes. Counts and times are those of the models' log, every output
+//! Two GPUs on the stand-in runtimes. Counts and times match the models' log, every output
 //! names the right agent, and copies between the GPUs have the right direction. Needs no root.
 
 use crate::profiler::compare::{contiguous, logged_copies, mostly, same};

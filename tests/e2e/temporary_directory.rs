@@ -55,7 +55,7 @@ fn one_that_cannot_be_used_is_refused_before_anything_is_touched() -> Result<()>
     let file = results.path().join("file");
     std::fs::write(&file, "")?;
     let before = Snapshot::take(target.pid())?;
-    // Nobody can write to the last of these, not even root.
+    // No user can write to the last of these, not even root.
     for temporary in [Path::new("/nonexistent"), &file, Path::new("/proc/self")] {
         let exit = run(
             attach(&target, temporary, results.path(), &["--duration", "1s"])?,

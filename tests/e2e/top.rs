@@ -151,7 +151,7 @@ fn what_top_says_is_what_the_gpu_did() -> Result<()> {
     let running = top.until("some kernels", |it| kernels(it).0 > 400)?;
     ask(&mut target, "stop")?;
 
-    // While the program runs, the share of busy time is that of the log, except for what arrives
+    // While the program runs, the share of busy time equals the log's, except for what arrives
     // late.
     let log = target.model_log()?;
     let (now, window) = (number(&running, "/now_ns"), number(&running, "/window_ns"));
@@ -315,7 +315,7 @@ fn on_a_terminal() -> Result<()> {
     }
     let mut target = streams(&lab, 2, 200_000)?;
     // tmux is a session of its own, which the kernel schedules as one group alongside the target's.
-    // Without a pause the target's threads and those of its GPU keep every processor busy, and the
+    // Without a pause the target's threads and its GPU's keep every processor busy, and the
     // screen comes late or not at all.
     ask(&mut target, "pause 2000")?;
     ask(&mut target, "start")?;

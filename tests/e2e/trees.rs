@@ -464,8 +464,8 @@ fn beside(pid: i32, command: &Command) -> Command {
     inside
 }
 
-/// `--all` means every process on the machine, including those of other tests. So it is tried in a
-/// namespace where only our processes are seen, as in a container. Both ranks are attached. Their
+/// `--all` means every process on the machine, including other tests' processes. So it is tried in
+/// a namespace where only our processes are seen, as in a container. Both ranks are attached. Their
 /// launcher and another process have no runtime, and are left as they are.
 #[test]
 fn all_gpu_processes_and_no_others() -> Result<()> {

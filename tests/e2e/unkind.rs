@@ -106,8 +106,8 @@ fn a_queue_that_was_used_without_profiling() -> Result<()> {
     let before = target.model_log()?;
     let dir = lab.scratch().join("latched");
     let profiler = Profiler::attach(target.pid(), &dir, &["--kernel-trace"])?;
-    // The dispatches of `own` have the program's completion signals, and those of `bell` get
-    // midair's.
+    // The dispatches of `own` have the program's completion signals, and the dispatches of `bell`
+    // get midair's.
     ask(&mut target, "own 2")?;
     ask(&mut target, "bell 2")?;
     mapped_anew(&target, &before)?;

@@ -128,7 +128,7 @@ fn a_kernel_that_never_ends_is_named_with_who_waits_for_it() -> Result<()> {
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
-    // The process was not entered, nobody traces it any more, and it still follows commands.
+    // The process was not entered, no process traces it any more, and it still follows commands.
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     assert!(!maps.contains("midair-"), "{maps}");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -183,7 +183,7 @@ fn barriers_are_told_by_who_would_let_them_pass() -> Result<()> {
         reason(&told, "kernel").map(|reason| &reason["queue"]),
         "{told}"
     );
-    // The queue waits for a packet that nobody writes.
+    // The queue waits for a packet that no thread writes.
     ask("unwritten")?;
     let told = seen("an unwritten packet", &[&pid], |it| {
         reason(it, "unwritten_packet").is_some()

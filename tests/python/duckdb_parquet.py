@@ -90,7 +90,7 @@ for path in sorted(glob.glob(f"{csvs}/r_*.csv")):
         columns = [column for column in reader.fieldnames if column not in left_out]
         ours = [names.get(column, column.lower()) for column in columns]
         found = [tuple(expected(our, row[column]) for our, column in zip(ours, columns)) for row in reader]
-    # Two files of calls have not the same columns: those of AMD's runtimes have no result.
+    # Two files of calls have not the same columns: the files of AMD's runtimes have no result.
     wanted.setdefault(kind, []).append((ours, Counter(found)))
 
 for directory in sorted({os.path.dirname(path) for path in glob.glob(f"{tables}/**/*.parquet", recursive=True)}):

@@ -40,7 +40,7 @@ assert isinstance(frame, pandas.DataFrame) and len(frame) == kernels
 assert (frame["end"] - frame["start"] == frame["duration"]).all()
 other = recording.kernels().polars()
 assert isinstance(other, polars.DataFrame) and other.height == kernels
-# Names of columns are those of the parquet tables, which polars reads; the times are the same.
+# Names of columns match the parquet tables, which polars reads; the times are the same.
 assert sorted(other["start_ns"].to_list()) == sorted(int(start) for start in frame["start"])
 by_name = other.group_by("name").agg(polars.len().alias("calls")).sort("name")
 assert dict(by_name.iter_rows()) == frame.groupby("name").size().to_dict()

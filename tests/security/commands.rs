@@ -1,7 +1,7 @@
 //! Every command of a midair with raised rights, in a directory of traps: files that its user may not
 //! read, directories that they may not write to, and programs that they may not run.
 //!
-//! The commands are those of the table in SECURITY.md (`midair_settings::commands`). Each is given
+//! The commands come from the table in SECURITY.md (`midair_settings::commands`). Each is given
 //! every file, directory and program that its options and variables take.
 
 use crate::installed::{BOTH, Installed, USER, as_user, give, mode, start_as_other};

@@ -401,7 +401,7 @@ impl HeldPage {
             _ => fs::File::open("/dev/fuse").is_ok(),
         };
         if faults >= 0 {
-            // SAFETY: the descriptor was made above, and nobody else uses it.
+            // SAFETY: the descriptor was made above, and no other code uses it.
             unsafe { libc::close(faults as i32) };
         }
         if !possible {
@@ -501,7 +501,7 @@ fn a_process_that_does_not_answer_holds_up_nobody_else() -> Result<()> {
 
 /// A page may be swapped for such a one between the look at what is there and the read of it. The read
 /// cannot be interrupted then, not even by SIGKILL, and lasts as long as the server likes. The program that
-/// looked gives it up, and ends nevertheless: nobody who waits for it waits for the server.
+/// looked gives it up, and ends nevertheless: a process that waits for it does not wait for the server.
 #[test]
 fn a_page_that_is_swapped_keeps_no_program_from_its_end() -> Result<()> {
     let Some(held) = HeldPage::start("swapped", "held_page")? else {

@@ -13,7 +13,7 @@ use std::process::Command;
 /// A user without rights.
 pub(crate) const USER: u32 = 12345;
 /// Another one, whose processes a midair with capabilities enters on every kernel. Before Linux 6.16 it
-/// refuses those of root (ENG-070).
+/// refuses root's (ENG-070).
 pub(crate) const OTHER: u32 = USER + 1;
 /// CAP_SYS_PTRACE, and CAP_DAC_OVERRIDE for the files in `/proc` of another user's process.
 pub(crate) const BOTH: u32 = 1 << 19 | 1 << 1;

@@ -58,7 +58,7 @@ fn names_of_processes_and_libraries_do_not_control_a_terminal() -> Result<()> {
         let text = document.to_string();
         assert!(text.contains("\u{202e}gpj"), "{text}");
     }
-    // The names in all messages of an attach, and in those of an attach that fails.
+    // The names in all messages of an attach, and in the messages of an attach that fails.
     let results = tempfile::tempdir()?;
     let words = ["attach", &pid, "-v", "--duration", "100ms", "-d"];
     let into = results.path().to_str().ok_or("a path is text")?;

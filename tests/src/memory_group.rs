@@ -5,7 +5,7 @@ use crate::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A cgroup below that of this process. It is removed when this value is dropped.
+/// A cgroup below this process's cgroup. It is removed when this value is dropped.
 #[derive(Debug)]
 pub struct MemoryGroup(PathBuf);
 

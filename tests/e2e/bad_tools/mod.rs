@@ -287,7 +287,7 @@ fn what_a_forced_tool_throws_is_the_programs_to_catch() -> Result<()> {
     Ok(())
 }
 
-/// When the program ends its tool itself, it catches the tool's exception. At the exit nobody
+/// When the program ends its tool itself, it catches the tool's exception. At the exit no caller
 /// catches it.
 #[test]
 fn a_finalize_that_throws_is_caught_by_who_asked_for_the_end() -> Result<()> {

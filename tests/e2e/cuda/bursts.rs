@@ -98,7 +98,7 @@ fn bursts_have_what_was_launched_in_them() -> Result<()> {
             "{here:?}"
         );
     }
-    // Between bursts nobody listens, and at the end nothing is left.
+    // Between bursts midair does not listen, and at the end nothing is left.
     let silent = log
         .of("kernel")
         .filter(|line| line.text("correlation") == "0");

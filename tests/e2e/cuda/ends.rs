@@ -318,8 +318,8 @@ fn a_graph_is_captured_during_the_session() -> Result<()> {
 }
 
 /// CUPTI stays in a process with graphs. If single calls were still left out when their kinds were
-/// disabled, all later calls of a thread would have one correlation id: also those of PyTorch's
-/// profiler, which then fails (CUPTI 13.0 on an H100).
+/// disabled, all later calls of a thread would have one correlation id: also in PyTorch's profiler,
+/// which then fails (CUPTI 13.0 on an H100).
 #[test]
 fn calls_have_ids_of_their_own_after_a_session_with_graphs() -> Result<()> {
     let kit = Kit::new()?;

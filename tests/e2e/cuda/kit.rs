@@ -22,7 +22,7 @@ pub const EVERYTHING: [&str; 5] = [
     "--marker-trace",
     "--memory-allocation-trace",
 ];
-/// The time of a record and that of the log differ by less than this. Both come from one clock,
+/// The times of a record and of the log differ by less than this. Both come from one clock,
 /// read at different moments. (Durations also differ by the drift of the wall clock, by which
 /// CUPTI's times go.)
 const NEAR: u64 = 200_000;

@@ -1,5 +1,5 @@
-//! `midair attach --keep` alongside a CUDA process: each trigger writes a window whose kernels are
-//! those of the stand-in's devices, and the session goes on.
+//! `midair attach --keep` alongside a CUDA process: each trigger writes a window whose kernels
+//! match the stand-in's devices, and the session goes on.
 
 use super::kit::{NEWEST, Session, quit, start};
 use midair_tests::Result;
@@ -29,7 +29,7 @@ fn windows(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns how many kernels of the workers a window has, and how often one launch has two. (The
-/// command `marks` launches graphs, whose kernels are those of one launch.)
+/// command `marks` launches graphs, whose kernels belong to one launch.)
 fn kernels(window: &Path) -> Result<(usize, usize)> {
     let mut rows = Csv::read(&window.join("t_kernel_trace.csv"))?.rows;
     rows.retain(|row| {
@@ -156,7 +156,7 @@ fn two_attachers_begin_at_the_same_moment() -> Result<()> {
         }
         let first = times.iter().copied().min().ok_or("no kernels")?;
         let last = times.iter().copied().max().ok_or("no kernels")?;
-        // The wall clock and that of the records are read one after the other.
+        // The wall clock and the records' clock are read one after the other.
         assert!(first + 50_000_000 > moment, "{first}, {moment}");
         assert!(last - first < RECORDED + RECORDED / 2, "{first} to {last}");
         spans.push((first, last));

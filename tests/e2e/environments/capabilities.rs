@@ -44,8 +44,8 @@ fn may_give() -> Result<bool> {
     Ok(setcap.is_ok())
 }
 
-/// Makes a directory to which nobody else may write. A program with more rights than its user loads
-/// its libraries from no other place.
+/// Makes a directory to which no other user may write. A program with more rights than its user
+/// loads its libraries from no other place.
 fn safe() -> Result<tempfile::TempDir> {
     Ok(tempfile::Builder::new()
         .prefix("midair-test-")

@@ -224,7 +224,7 @@ fn two_copies_of_a_runtime() -> Result<()> {
             environment: vec![
                 ballast(&kit)?,
                 ("BALLAST_OPEN".to_owned(), copy.clone().into_os_string()),
-                // The libraries that the copy needs are those of the first.
+                // The copy needs the first one's libraries.
                 (
                     "LD_LIBRARY_PATH".to_owned(),
                     kit.dir().as_os_str().to_owned(),

@@ -339,7 +339,8 @@ fn an_attacher_at_its_limit() -> Result<()> {
         before: group.enter(),
         ..Attach::default()
     };
-    // Less than is asked for, and enough for its own program, whose pages count where nobody else has read them.
+    // Less than is asked for, and enough for its own program, whose pages count if no other process
+    // has read them.
     group.limit(10 * MIB as i64)?;
     refused(&program, &inside, 23, "of midair's memory cgroup are left")?;
     group.limit(-1)?;

@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns the directory of AMD's headers. `None` means that they are not there and that nobody
-/// demands them. The test then says that it was left out.
+/// Returns the directory of AMD's headers. `None` means that they are not there and that the
+/// environment does not demand them. The test then says that it was left out.
 fn amd() -> Result<Option<PathBuf>> {
     let directory = match std::env::var_os("MIDAIR_AMD_HEADERS_DIR") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),

@@ -6,7 +6,7 @@ use super::{LANGUAGES, compile, include, runtimes, stand_ins};
 use midair_tests::Result;
 use midair_tests::lab::Lab;
 
-/// A client: its place among AMD's samples, midair's headers that it includes (those of the
+/// A client: its place among AMD's samples, midair's headers that it includes (the headers of the
 /// standard library are not listed), and what it uses of them.
 type Client = (&'static str, &'static [&'static str], &'static str);
 

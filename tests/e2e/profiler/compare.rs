@@ -126,7 +126,7 @@ pub fn contiguous(trace: &Trace, log: &ModelLog) -> Result<usize> {
 }
 
 /// Checks as [`same`] does, for a device that may take a packet before our signal is in it. The
-/// timed dispatches are those of the log. For each grid there are as many untimed ones as are
+/// timed dispatches match the log's. For each grid there are as many untimed ones as are
 /// missing, and each reason is counted.
 pub fn mostly(trace: &Trace, log: &ModelLog) -> Result<()> {
     assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);

@@ -125,7 +125,7 @@ pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
             walks.push(walk);
         }
     }
-    // SAFETY: `base` and `len` are those of the mapping made above, and nothing refers to it any
+    // SAFETY: `base` and `len` describe the mapping made above, and nothing refers to it any
     // more.
     unsafe { libc::munmap(base, len as usize) };
     walks

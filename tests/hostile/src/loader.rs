@@ -95,7 +95,7 @@ pub struct Program {
     /// The address behind the program's memory, a multiple of 64 KiB. 0 stands for the end of the
     /// address space.
     pub end: u64,
-    /// Load addresses: that of the program and those of its libraries.
+    /// Load addresses: the program's and its libraries'.
     pub biases: Vec<u64>,
     /// The index of the entry that the last one of the list points to. `None` ends the list.
     pub back: Option<usize>,

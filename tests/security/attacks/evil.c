@@ -1,5 +1,5 @@
-/* A library that nobody with rights wants. When it is loaded it adds a line with its user, its effective user and its program to the
- * file that EVIL_MARK names. It looks like an SDK. */
+/* A library that no process with rights wants. When it is loaded it adds a line with its user, its
+ * effective user and its program to the file that EVIL_MARK names. It looks like an SDK. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 //   fuse       a page of a file of a file system of ours, which never answers a read
 //   unmounted  the same, unmounted since: no list of mounts has it
 //   swapped    the same, but for a part of the time there is anonymous memory in its place
-//   fault      a page whose faults nobody serves (userfaultfd)
+//   fault      a page whose faults no process serves (userfaultfd)
 //   late       the same, from the moment at which the worker thread is woken
 //   closed     the worker thread names a file of ours as its attacher's socket: who closes it gets no answer
 //   exchanged  the same, where the file and a socket take turns
