@@ -91,7 +91,7 @@ fn read(path: &Path) -> Outcome<String> {
     std::fs::read_to_string(path).at("reading", path)
 }
 
-/// Returns the advisories in the repository, and those of a whole database where there is one.
+/// Returns the advisories in the repository, and a whole database's if there is one.
 fn advisories() -> Outcome<Vec<Advisory>> {
     let ours = root().join("advisories");
     let mut known = advisory::below(&ours)?;

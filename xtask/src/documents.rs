@@ -394,7 +394,7 @@ fn commands(pages: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
-/// Checks that the page of exit codes has those of the code, and no others but 0.
+/// Checks that the page of exit codes has the code's, and no others but 0.
 fn exit_codes(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     let page = pages
         .iter()

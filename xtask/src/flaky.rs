@@ -102,7 +102,7 @@ fn judge(directory: &Path, number: u128, tests: &[String]) -> Outcome<()> {
     ))
 }
 
-/// Writes a list, returns those of the last runs, and removes older ones.
+/// Writes a list, returns the lists of the last runs, and removes older ones.
 fn keep(directory: &Path, number: u128, tests: &[String]) -> std::io::Result<Vec<String>> {
     fs::create_dir_all(directory)?;
     let text: String = tests.iter().map(|test| format!("{test}\n")).collect();

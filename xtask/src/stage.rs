@@ -221,7 +221,7 @@ pub fn stage_from(built: &Path, prefix: &Path) -> Outcome<()> {
 pub fn stage_for(built: &Path, prefix: &Path, machine: &'static Machine) -> Outcome<()> {
     let mut staged = lay_out(&root(), built, prefix, ITEMS)?;
     demonstration(built, prefix, machine, &mut staged.kept)?;
-    // Pages and completions are those of the program of this machine, which can be run.
+    // Pages and completions come from the program of this machine, which can be run.
     let midair = match machine.cross() {
         None => prefix.join("bin/midair"),
         Some(_) => own_program()?,

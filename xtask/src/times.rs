@@ -15,7 +15,7 @@ fn directory() -> PathBuf {
     target_directory().join("step-times")
 }
 
-/// Keeps the times of this run and prints those of the last runs, the newest first. That they
+/// Keeps the times of this run and prints the times of the last runs, the newest first. That they
 /// cannot be kept fails nothing.
 pub fn keep(steps: &[(&str, Duration)]) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

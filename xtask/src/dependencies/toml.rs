@@ -17,7 +17,7 @@ impl Document {
             .map_err(|error| error.to_string())
     }
 
-    /// Returns the value of a key, whose name includes those of its tables: `table.key`.
+    /// Returns the value of a key, whose name includes its tables' names: `table.key`.
     fn value(&self, name: &str) -> Option<&Value> {
         let (tables, key) = name.rsplit_once('.').unwrap_or(("", name));
         let mut table = &self.0;

@@ -1,5 +1,6 @@
 //! What others say of the products: lintian of Debian's packages, rpmlint of RPM's, twine of the wheel. And
-//! whether they are as small as they are to be, and those of another machine run under emulation.
+//! whether they are as small as they are to be, and whether the products for another machine run under
+//! emulation.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

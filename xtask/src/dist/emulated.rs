@@ -1,5 +1,5 @@
 //! Products for aarch64, checked on x86-64: the programs start under an emulator of user programs, the
-//! packages name their machine, and the libraries export what those of x86-64 export.
+//! packages name their machine, and the libraries export what the x86-64 libraries export.
 //!
 //! Attaching needs ptrace, which the emulator does not have: that part is not shown here.
 

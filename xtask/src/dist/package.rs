@@ -1,8 +1,8 @@
 //! How the staged files are split into packages of a distribution, and where they lie there.
 //!
 //! The prefix is `/usr/lib/midair`, where no file of AMD's or of the distribution's has the same name: an
-//! installed midair replaces nobody's `rocprofv3` or `librocprofiler-sdk.so.1`. Whoever wants that puts
-//! its `bin` before others in `PATH`.
+//! installed midair replaces no other package's `rocprofv3` or `librocprofiler-sdk.so.1`. Whoever wants
+//! that puts its `bin` before others in `PATH`.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn is_for_building(file: &str) -> bool {
 /// Where a staged file lies in an installed system, from the root.
 fn place(file: &str) -> String {
     match file {
-        // Those of AMD's names only where our `bin` is looked into.
+        // Files with AMD's names only where our `bin` is looked into.
         _ if file.starts_with("share/man/man1/midair")
             || file.starts_with("share/") && file.contains("midair") =>
         {

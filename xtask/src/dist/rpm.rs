@@ -33,7 +33,7 @@ pub fn make(release: &Release) -> Outcome<Vec<PathBuf>> {
                 "--define",
                 "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
             ])
-            // As they are: stripped already, and nobody's build ids.
+            // As they are: stripped already, and without links by build id.
             .args(["--define", "_build_id_links none"])
             .args(["--define", "__os_install_post %{nil}"])
             // Nothing of this machine, and nothing of now.

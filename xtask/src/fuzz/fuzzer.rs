@@ -70,8 +70,8 @@ impl Files {
             .collect())
     }
 
-    /// Prepares the fuzzer's program at idle priority, so that it gets only what nobody else wants.
-    /// It ends when we do.
+    /// Prepares the fuzzer's program at idle priority, so that it gets only the time that no other
+    /// process wants. It ends when we do.
     fn command(&self) -> Outcome<Command> {
         let out = File::create(&self.log).at("making", &self.log)?;
         let too = out.try_clone().at("making", &self.log)?;

@@ -1,9 +1,9 @@
 //! Runs the tests that reach a mutant while it is switched on.
 //!
 //! Each test first runs alone without a mutant. This shows how long it takes and which mutants it
-//! reaches. A mutant's tests then run in groups, those of its own module and the short ones first,
-//! until one fails. A session of its own holds each run, because programs that the tests start find
-//! the mutant by their session (`xtask/switches/src/runtime.rs`).
+//! reaches. A mutant's tests then run in groups, the tests of its own module and the short ones
+//! first, until one fails. A session of its own holds each run, because programs that the tests
+//! start find the mutant by their session (`xtask/switches/src/runtime.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -212,7 +212,7 @@ impl Tests {
 }
 
 /// Makes the directory of sessions. Everybody may make files next to it, so it has to be ours, and
-/// nobody else may write there.
+/// no other user may write there.
 fn make_sessions() -> Outcome<()> {
     let path = Path::new(SESSIONS);
     fs::create_dir_all(path).at("making", path)?;

@@ -28,7 +28,7 @@ pub enum Outcome {
 }
 
 /// Returns keys that edits elsewhere do not change: a mutant's name without line and column, and its
-/// number among those of the same name in the file. They have the form `FILE: CHANGE #N`.
+/// number among the mutants of the same name in the file. They have the form `FILE: CHANGE #N`.
 pub fn keys(names: &[String]) -> Vec<String> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let key = |name: &String| {

@@ -116,7 +116,7 @@ fn build() -> Outcome<Vec<Program>> {
     programs(&output(&mut tests)?)
 }
 
-/// Returns whether a file is a midair library. Those of procedural macros have a hash behind a
+/// Returns whether a file is a midair library. Libraries of procedural macros have a hash behind a
 /// dash.
 fn is_library(path: &Path) -> bool {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();

@@ -29,7 +29,7 @@ root=$(disk root)
 mount -t ext4 "$root" /root
 label=
 if grep -q selinux=1 /proc/cmdline; then
-    # The policy comes before the first program that it is about. Nobody has labelled the files.
+    # The policy comes before the first program that it is about. No tool has labelled the files.
     mount -t selinuxfs selinuxfs /sys/fs/selinux
     policy=$(echo /root/etc/selinux/default/policy/policy.*)
     dd "if=$policy" of=/sys/fs/selinux/load bs=64M || echo "@@ the policy cannot be loaded" > /dev/console

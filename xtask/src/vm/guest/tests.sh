@@ -92,7 +92,7 @@ part_checks() {
     for check in $CHECKS; do
         for try in first second; do
             if [ -e /sys/fs/selinux/enforce ]; then
-                # As somebody who logged in: the first program's domain may hardly start others.
+                # As a user who logged in: the first program's domain may hardly start others.
                 setenforce 0
                 as=(runcon unconfined_u:unconfined_r:unconfined_t:s0)
             fi
