@@ -109,7 +109,7 @@ def process(check, at):
             check.sleep(0.02 + 0.013 * (turn * 7 % 11))
             whole(attached, attached.stop())
             attached.clean()
-            # Nobody but midair uses CUPTI in the others until the end.
+            # No tool but midair uses CUPTI in the others until the end.
             if at % 2 == 0 and turn % LOOK_EVERY == LOOK_EVERY - 1 and ids(program)["twice"]:
                 break
         off, look = is_off(program), ids(program)

@@ -42,7 +42,7 @@ def one(check, name):
     finally:
         program.kill()
     traced = read(out)
-    # The same steps by two processes that nobody touched, equal to one another first.
+    # The same steps by two untouched processes, equal to one another first.
     references = [start(check, name, traced["steps"], f"untraced-{at}") for at in (1, 2)]
     try:
         for reference, _ in references:

@@ -4,7 +4,7 @@
  *   plainloop LIBCUPTI RATE SECONDS METRIC...      (CUPTI's names)
  *
  * Prints a line "@ {json}": samples, seconds, and the thread's processor time in each step, as a share of one processor.
- * The structs are those of CUPTI 12.6 and later: their size, a reserved pointer, then the fields. */
+ * The structs match CUPTI 12.6 and later: their size, a reserved pointer, then the fields. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 //! The records are made here, and nothing is attached to. There are two recordings. One has calls
 //! alone, as a program makes them that asks and sets much and launches little: for these the goals
 //! were set. Of ten records of the other one, seven are HIP calls, two are kernels with long names,
-//! and one is a copy: its rows are more than twice as long. The processor time is that of the whole
+//! and one is a copy: its rows are more than twice as long. The processor time covers the whole
 //! process, the kernel's included, so other work on the machine matters only as far as it takes
 //! caches away.
 
@@ -53,7 +53,7 @@ struct Choice {
     runs: u64,
     /// The start of a recording and of a set, as they are shown.
     only: String,
-    /// Where the files stay, so that those of two versions can be compared.
+    /// Where the files stay, so that the files of two versions can be compared.
     keep: Option<PathBuf>,
 }
 

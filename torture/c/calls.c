@@ -1,5 +1,5 @@
-/* One thread per blocking system call. Each knows how long its call may last and what ends it, so that a call which ends by somebody
- * else's doing is seen: that is what an attach must not do. Calls with a time limit last 100 ms; the others are woken by feed(). */
+/* One thread per blocking system call. Each knows how long its call may last and what ends it, so that a call which something
+ * else ends is seen: that is what an attach must not do. Calls with a time limit last 100 ms; the others are woken by feed(). */
 #define _GNU_SOURCE
 #include "work.h"
 #include <errno.h>
@@ -337,7 +337,7 @@ static void do_sigsuspend(struct slot *slot) {
         if (slot->signals == before) slot->eintr++;
     } while (round_done(slot));
 }
-/* Waits for ever and is woken by nobody: the thread that an attach should choose. */
+/* Waits for ever, and no thread wakes it: the thread that an attach should choose. */
 static void do_parked(struct slot *slot) {
     int pair[2];
     char c;

@@ -1,6 +1,6 @@
 /* A file system that takes its time (FUSE), and a thread that waits for it in a way that no signal ends: state D, as with a disk or a
  * server that does not answer. The file system is a process of its own, which has the only descriptor and ends with the target: then the
- * kernel gives up on it, so that nobody waits for ever. */
+ * kernel gives up on it, so that no thread waits for ever. */
 #define _GNU_SOURCE
 #include "work.h"
 #include <errno.h>

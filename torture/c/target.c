@@ -1,4 +1,4 @@
-/* A target: threads with work of their own, each of which sees by itself whether somebody disturbs it.
+/* A target: threads with work of their own, each of which sees by itself whether another process disturbs it.
  *
  *   target STATE LEADER [KIND | KIND*COUNT | +OPTION[:VALUE]] ...
  *
@@ -178,7 +178,7 @@ static void *flood(void *data) {
     begin(data);
     uint64_t sent = 0;
     while (!state->stop) {
-        /* Handlers nest (SA_NODEFER): as many as a thread's stack holds, also where nobody gets a turn. */
+        /* Handlers nest (SA_NODEFER): as many as a thread's stack holds, also if no thread gets a turn. */
         uint64_t seen = 0;
         for (uint32_t i = 0; i < state->used; i++) seen += state->slots[i].signals;
         for (; sent < seen + 12; sent++) kill(getpid(), SIGRTMIN + 3);
@@ -219,7 +219,7 @@ static void early(const char *name, const char *value) {
             if (p == MAP_FAILED) fail("mmap");
         }
     } else if (!strcmp(name, "libs")) {
-        /* Those of a directory, each a file of its own. */
+        /* The libraries of a directory, each a file of its own. */
         for (long i = 0;; i++) {
             char path[400];
             snprintf(path, sizeof path, "%s/lib%ld.so", value, i);
@@ -294,7 +294,7 @@ int main(int argc, char **argv) {
         const char *name = option(argv[i], &value);
         if (name && !strcmp(name, "ipc") && unshare(CLONE_NEWIPC)) fail("an ipc namespace");
         if (name && !strcmp(name, "daemon")) {
-            /* As daemons do: twice, so that nobody is its parent. */
+            /* As daemons do: twice, so that no process of the test is its parent. */
             if (fork()) { pause(); }
             setsid();
             if (fork()) _exit(0);

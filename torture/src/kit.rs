@@ -121,7 +121,7 @@ impl Kit {
         Ok(std::fs::read(self.program("probe.so"))?)
     }
 
-    /// Returns a path in the scratch directory that nobody has used yet.
+    /// Returns a path in the scratch directory that no caller has used yet.
     pub fn fresh(&self, name: &str) -> PathBuf {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         self.scratch.path().join(format!("{number}-{name}"))

@@ -77,7 +77,7 @@ pub struct Spec {
     /// are stopped: one is borrowed for the attach, one for the detach, and others may be asked for
     /// their registers. A cycle tells only the first of them.
     pub noticing: bool,
-    /// The memory cgroup in which it runs. It is removed when nobody needs it any more.
+    /// The memory cgroup in which it runs. It is removed when no target needs it any more.
     pub group: Option<Rc<MemoryGroup>>,
     /// Whether it cannot end by itself (it may not call exit). It is then killed when the cycles
     /// are done.

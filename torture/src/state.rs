@@ -25,7 +25,7 @@ pub struct Slot {
     pub rounds: u64,
     /// How many of its own checks have failed.
     pub wrong: u64,
-    /// How many calls ended early although nobody sent it a signal.
+    /// How many calls ended early although no process sent it a signal.
     pub eintr: u64,
     /// The longest time between two rounds since the last [`StateFile::begin_gaps`], in ns. It is
     /// `None` when the thread has done no round since.

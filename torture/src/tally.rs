@@ -49,7 +49,7 @@ pub struct Tally {
     pub crashed: u64,
     /// Targets whose own checks failed, or that made no progress.
     pub wrong: u64,
-    /// Calls of application threads that ended early, other than those of the borrowed thread.
+    /// Calls of application threads that ended early, other than the borrowed thread's.
     pub eintr: u64,
     /// Calls of the borrowed thread that ended early.
     pub eintr_own: u64,

@@ -146,7 +146,7 @@ pub fn on_amds_register(
             &text(scratch),
             &text(&fresh),
         ]);
-    // The lab has no allocator besides that of its C library, so ours are copied there.
+    // The lab has no allocator besides its C library's, so ours are copied there.
     for (_, library) in spec.env.iter_mut().filter(|(name, _)| name == "LD_PRELOAD") {
         let from = PathBuf::from(&library);
         let to = scratch.join(from.file_name().unwrap_or_default());

@@ -57,7 +57,7 @@ fn fresh_probe(kit: &Kit) -> Result<PathBuf> {
 /// attach method itself.
 fn is_mapped(pid: i32, path: &std::path::Path) -> bool {
     let name = path.to_string_lossy();
-    // The `maps` file of an ended first thread is empty. Those of the live threads all say the
+    // The `maps` file of an ended first thread is empty. The files of the live threads all say the
     // same.
     let mut files = vec![format!("/proc/{pid}/maps")];
     if let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) {

@@ -1,6 +1,6 @@
-//! Programs with our register library, whose listener lets us in where nobody else can trace at the
-//! moment. The way in is its socket, and nothing is stopped. An attacher that may not trace is not
-//! let in.
+//! Programs with our register library, whose listener lets us in where no other process can trace
+//! at the moment. The way in is its socket, and nothing is stopped. An attacher that may not trace
+//! is not let in.
 
 use super::races::{GDB, STRACE};
 use crate::cell::Cell;
@@ -67,7 +67,7 @@ pub fn cells() -> Vec<Cell> {
             &["registers", "doze", "+seccomp:kill"],
         )
         .want(Want::InOr(FILTERED)),
-        // Nobody may trace such a process, and its listener asks for the same right.
+        // No attacher may trace such a process, and its listener asks for the same right.
         Cell::under(
             7,
             "not dumpable; attached by root without CAP_SYS_PTRACE; our listener",

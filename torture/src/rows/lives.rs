@@ -33,7 +33,7 @@ const DRIVERS: [(u8, &str, [&str; 2]); 4] = [
     ),
 ];
 
-/// Returns the cells. Those of the systematic drivers are tests of their own, which the suite
+/// Returns the cells. The cells of the systematic drivers are tests of their own, which the suite
 /// itself runs. So they are left out of the quick form.
 pub fn cells(quick: bool) -> Vec<Cell> {
     let mut cells = vec![

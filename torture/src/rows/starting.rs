@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// How many loops keep the processors busy.
 const BUSY: u32 = 12;
-/// How many programs start at a time in the first form, where the load is that of the loops and
+/// How many programs start at a time in the first form, where the load is as much as the loops' and
 /// twice as much again.
 const TOGETHER: u64 = 8;
 /// A longer pause is noted with its parts.
