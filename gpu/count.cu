@@ -361,7 +361,7 @@ int main(int words, char **word) {
     if (threads > 64) return 2;
     OK(cudaFree(nullptr));
     if (words > 3) {
-        // This thread alone: those of CUDA run where they like.
+        // This thread alone: CUDA's threads run where they like.
         cpu_set_t one;
         CPU_ZERO(&one);
         CPU_SET(atoi(word[3]), &one);

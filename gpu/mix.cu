@@ -38,7 +38,7 @@ __device__ void spin(unsigned long long ns, unsigned long long *ran) {
     const unsigned long long begin = timer(), end = begin + ns;
     unsigned long long now = begin;
     while (now < end) now = timer();
-    // One stream, one thread: nobody else adds at the same time.
+    // One stream, one thread: no other thread adds at the same time.
     *ran += now - begin;
 }
 

@@ -1,5 +1,5 @@
-// A stand-in for cereal (https://uscilab.github.io/cereal), which nobody has to install for a test: pairs of a name and a
-// value, an archive that makes a tree of them, and one that reads it. Names are those of cereal.
+// A stand-in for cereal (https://uscilab.github.io/cereal), which no machine has to have for a test: pairs of a name and a
+// value, an archive that makes a tree of them, and one that reads it. Names match cereal's.
 #pragma once
 
 #include <cstddef>
