@@ -8,7 +8,7 @@ mod ends;
 mod fronts;
 mod gpu_metrics;
 mod hardware;
-mod kit;
+pub(crate) mod kit;
 mod recorder;
 mod refusals;
 mod torch_profiler;

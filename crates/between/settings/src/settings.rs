@@ -36,6 +36,10 @@ pub const ALIASES: &[(&str, &[&str])] = &[
 /// other would make the target's registration library load tools that the user did not name for this attach.
 const STAY_HERE: &[&str] = &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIES"];
 
+/// Whether a line on the standard error of each attached process says that it is attached (a switch). Off where it is
+/// not set: that output is the application's.
+pub const ATTACH_ANNOUNCE: &str = "ROCPROF_ATTACH_ANNOUNCE";
+
 /// Set by our attacher, whatever was in its environment: tools that the target's own loader must
 /// find, separated by colons.
 pub const TOOLS_BY_NAME: &str = "ROCP_MIDAIR_TOOLS_BY_NAME";

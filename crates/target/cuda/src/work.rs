@@ -12,7 +12,7 @@ use midair_guest::{Refused, Sent, Work, now};
 use midair_record::boot::BootBlock;
 use midair_record::event::{CudaDevice, NO_STACKS, RuntimeInit, kind};
 use midair_record::spool::{Area, outcome, status};
-use midair_settings::{COLLECTION_PERIOD, Settings};
+use midair_settings::{ATTACH_ANNOUNCE, COLLECTION_PERIOD, Settings};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -73,6 +73,8 @@ pub struct Worker {
     taken: bool,
     /// Notes for the end of a session that no [`Session`] could store.
     notes: Vec<String>,
+    /// Whether this session is announced.
+    is_announced: bool,
 }
 
 impl Work for Worker {
@@ -95,6 +97,10 @@ impl Work for Worker {
         drop(sent);
         (self.area, self.taken) = (Some(area), false);
         guarded(|| self.prepare(area)).unwrap_or_else(|| Err(internal_error()))
+    }
+
+    fn is_announced(&self) -> bool {
+        self.is_announced
     }
 
     fn give_up(&mut self) {
@@ -181,6 +187,7 @@ impl Worker {
     fn prepare(&mut self, area: Area) -> Result<(), Refused> {
         let settings =
             Settings::decode(&area.settings()).map_err(|error| format!("the settings: {error}"))?;
+        self.is_announced = settings.is_on(ATTACH_ANNOUNCE);
         let percent = settings.burst_percent().map_err(|bad| bad.to_string())?;
         let choice = Choice::of(&settings);
         let selects = [

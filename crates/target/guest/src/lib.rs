@@ -6,9 +6,10 @@
 //! session ([`life`]). What a session does is the [`Work`] of the library: AMD's runtimes
 //! (`midair-sdk-control`) or CUDA (`midair-cuda`).
 //!
-//! Nothing here runs on a thread of the application, prints, or keeps a descriptor open between
-//! sessions.
+//! Nothing here runs on a thread of the application, prints unless the user asks for it
+//! ([`Work::is_announced`]), or keeps a descriptor open between sessions.
 
+mod announcement;
 pub mod claim;
 pub mod clock;
 mod connection;

@@ -2,7 +2,7 @@
 
 use crate::connection::{Session, send_reply};
 use crate::lease::Lease;
-use crate::{BUSY_TICK, IDLE_TICK, Work, now, wait_on};
+use crate::{BUSY_TICK, IDLE_TICK, Work, announcement, now, wait_on};
 use midair_record::spool::{Area, command, outcome, state};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -46,7 +46,12 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
     // ours stays open.
     drop((spool, socket));
     match work.set_up(area, sent) {
-        Ok(()) => serve(work, area),
+        Ok(()) => {
+            if work.is_announced() {
+                announcement::write();
+            }
+            serve(work, area);
+        }
         Err(refused) => {
             work.give_up();
             area.head().status.store(refused.status, Relaxed);

@@ -61,6 +61,11 @@ pub trait Work {
     /// # Errors
     /// The reason for the refusal. [`Work::give_up`] is called then.
     fn set_up(&mut self, area: Area, sent: Sent) -> Result<(), Refused>;
+    /// Returns whether a line on the process's standard error says that the session has started, since
+    /// the user asked for it.
+    fn is_announced(&self) -> bool {
+        false
+    }
     /// Undoes what a failed set-up had started.
     fn give_up(&mut self);
     /// Runs a round. Returns whether the next one should follow soon ([`crate::BUSY_TICK`]).

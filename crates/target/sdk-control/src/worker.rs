@@ -12,7 +12,9 @@ use midair_record::spool::{Area, outcome};
 use midair_sdk_api::{changes, notes, registration, setting};
 use midair_sdk_device::queue::windows;
 use midair_sdk_hot::pause;
-use midair_settings::{KEEP_RESULTS, MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME};
+use midair_settings::{
+    ATTACH_ANNOUNCE, KEEP_RESULTS, MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME,
+};
 use std::collections::HashMap;
 use std::ffi::c_void;
 
@@ -23,6 +25,8 @@ struct Worker {
     tools: HashMap<u64, Tool>,
     /// What the last session was asked to record.
     recorded: Option<Vec<(String, String)>>,
+    /// Whether this session is announced.
+    is_announced: bool,
 }
 
 /// Returns the settings that decide what a session records. Where and how results are written is
@@ -116,6 +120,7 @@ impl Work for Worker {
         if settings.is_on(STRICT_REATTACH) {
             refuse_changes(self.recorded.as_ref(), &recorded)?;
         }
+        self.is_announced = settings.is_on(ATTACH_ANNOUNCE);
         collect::with(|collection| collection.begin_stacks(&settings));
         setting::publish(settings);
         let plan = match plan.as_slice() {
@@ -134,6 +139,10 @@ impl Work for Worker {
         collect::with(|collection| collection.apply())?;
         self.recorded = Some(recorded);
         Ok(())
+    }
+
+    fn is_announced(&self) -> bool {
+        self.is_announced
     }
 
     fn give_up(&mut self) {
