@@ -47,7 +47,7 @@ const fn flag(name: &'static str, answer: Answer) -> Foreign {
 const MANY: usize = usize::MAX;
 /// AMD-171.
 const BUILT_IN: Answer =
-    NotBuilt("the built-in tables are those of gfx908, gfx90a, gfx942 and gfx950");
+    NotBuilt("there are built-in tables for gfx908, gfx90a, gfx942 and gfx950 only");
 const OPERATORS: Answer = NotBuilt("-k takes a regular expression that matches kernel names");
 
 const GENERAL: &[Foreign] = &[option("config-dir", (1, 1), BUILT_IN)];

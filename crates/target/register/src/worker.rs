@@ -38,7 +38,7 @@ struct Block(UnsafeCell<MaybeUninit<BootBlock>>);
 unsafe impl Sync for Block {}
 static BLOCK: Block = Block(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// The file that `fd_near` of the block refers to, when the thread starts.
+/// The file to which the block's `fd_near` refers when the thread starts.
 struct NearFile(UnsafeCell<Option<Identity>>);
 // SAFETY: the same threads access it, one after the other, as for the block.
 unsafe impl Sync for NearFile {}

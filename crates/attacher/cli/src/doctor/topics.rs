@@ -108,7 +108,7 @@ const TOPICS: &[Topic] = &[
     certain("pid namespace", "container", "processes outside it have no pid here", "/proc/self/ns/pid"),
     certain("/proc", "container", "midair cannot find processes that it hides", "/proc/self/mountinfo"),
     likely("GPU processes", "machine", "midair attaches to GPU processes", "/proc/PID/maps of all readable processes"),
-    certain("AMD GPUs", "machine", "kernels and counters are those of GPUs", "/sys/class/kfd/kfd/topology"),
+    certain("AMD GPUs", "machine", "only GPUs run kernels and have counters", "/sys/class/kfd/kfd/topology"),
 ];
 
 /// The topic of a check that has no description yet.
