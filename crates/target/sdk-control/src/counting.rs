@@ -3,7 +3,7 @@
 //!
 //! In a process that was started with its tools, a tool chooses the counters of each dispatch
 //! ([`serialized::User`]). In a process that tools were attached to, windows count what the tools choose
-//! ([`mod@chosen`]). Whole devices are counted in both ([`devices`]).
+//! ([`mod@tool_requests`]). Whole devices are counted in both ([`devices`]).
 
 pub(crate) mod devices;
 mod helper;

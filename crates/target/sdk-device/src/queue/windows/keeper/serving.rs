@@ -1,4 +1,4 @@
-//! The part of the keeper for a tool in the process that chooses dispatches ([`chosen`]): makes its
+//! The part of the keeper for a tool in the process that chooses dispatches ([`tool_requests`]): makes its
 //! lists ready, and hands it the results.
 
 use super::{Agent, Keeper};
