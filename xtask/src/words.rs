@@ -26,7 +26,10 @@ const PHRASES: &[Phrase] = &[
     ("takes turns", "is multiplexed"),
     ("of ours", "midair's, our"),
     ("that of", "name the noun: the buffer is the profiler's"),
-    ("those of", "name the noun: it has the first dispatch's values"),
+    (
+        "those of",
+        "name the noun: it has the first dispatch's values",
+    ),
     ("nobody", "no process, no user"),
     ("somebody", "a process, a user"),
     ("beside", "alongside, next to, in a helper process"),
