@@ -240,7 +240,8 @@ impl Python {
         })
     }
 
-    /// Returns the address of a frame's first argument; 0 where it has none. It is not looked at.
+    /// Returns the address of a frame's first argument; 0 where it has none. Of the object only the type's address is
+    /// read, to see whether it is a cell.
     fn object(&self, at: usize, code: usize) -> usize {
         let of = &self.offsets;
         let Some(locals) = of.locals else {
