@@ -2,7 +2,7 @@
 //! collected together.
 
 use crate::attach;
-use crate::command::{self, Parsed};
+use crate::command;
 use crate::counters::{self, Listed};
 use crate::report::Report;
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -106,12 +106,8 @@ pub fn main(words: Vec<OsString>) -> u8 {
 }
 
 fn run(words: &[OsString], report: Report) -> Result<u8, Failure> {
-    let matches = match command::parse(command(), words)? {
-        Parsed::Matches(matches) => matches,
-        Parsed::Text(text) => {
-            report.text(text.as_bytes());
-            return Ok(0);
-        }
+    let Some(matches) = command::parse_or_print(command(), words, report)? else {
+        return Ok(0);
     };
     let arch = matches.get_one::<String>("arch").map(String::as_str);
     let mut gpus = counters::gpus(arch, &attach::environment()?)?;

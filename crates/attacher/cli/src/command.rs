@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
+use crate::report::Report;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -242,6 +243,35 @@ pub fn parse(command: Command, words: &[OsString]) -> Result<Parsed, Failure> {
             _ => Err(usage(&error)),
         },
     }
+}
+
+/// An argument that takes all further words as they are, for another program's command line.
+pub(crate) fn passed_on(help: &'static str) -> Arg {
+    Arg::new("words")
+        .num_args(0..)
+        .allow_hyphen_values(true)
+        .trailing_var_arg(true)
+        .value_name("WORDS")
+        .value_parser(clap::value_parser!(OsString))
+        .help(help)
+}
+
+/// Parses a command line. Prints a help page or the like, and returns `None` then.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_or_print(
+    command: Command,
+    words: &[OsString],
+    report: Report,
+) -> Result<Option<ArgMatches>, Failure> {
+    Ok(match parse(command, words)? {
+        Parsed::Matches(matches) => Some(matches),
+        Parsed::Text(text) => {
+            report.text(text.as_bytes());
+            None
+        }
+    })
 }
 
 /// Words that other tools have for a midair value.

@@ -16,7 +16,7 @@ use midair_settings::{
 };
 
 use crate::attach::{self, Job, Messages, Special, Until};
-use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
+use crate::command::{self, argument, given, options_of, refused, with_options};
 use crate::doctor::Of;
 use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Written};
 use crate::input;
@@ -133,15 +133,9 @@ pub fn command() -> Command {
             Command::new("compute")
                 .about("Show panels of hardware counters, as rocprof-compute does")
                 .disable_help_flag(true)
-                .arg(
-                    Arg::new("words")
-                        .num_args(0..)
-                        .allow_hyphen_values(true)
-                        .trailing_var_arg(true)
-                        .value_name("WORDS")
-                        .value_parser(clap::value_parser!(OsString))
-                        .help("profile, live or analyze, with their options; --help lists them"),
-                ),
+                .arg(command::passed_on(
+                    "profile, live or analyze, with their options; --help lists them",
+                )),
         )
         .subcommand(
             Command::new("completions")
@@ -196,12 +190,8 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         report.text(text.as_bytes());
         return Ok(0);
     }
-    let matches = match command::parse(command(), &words)? {
-        Parsed::Matches(matches) => matches,
-        Parsed::Text(text) => {
-            report.text(text.as_bytes());
-            return Ok(0);
-        }
+    let Some(matches) = command::parse_or_print(command(), &words, report)? else {
+        return Ok(0);
     };
     match matches.subcommand() {
         Some(("attach", matches)) => run_attach(matches, &[], engine, report),

@@ -1,6 +1,6 @@
 //! `rocpd`: AMD's command line for rocpd databases, over `midair-rocpd`.
 
-use crate::command::{self, Parsed};
+use crate::command;
 use crate::report::Report;
 use crate::version;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -66,15 +66,7 @@ pub fn command() -> Command {
             Command::new("package")
                 .about("[not built yet] Collect databases in a directory with an index")
                 .disable_help_flag(true)
-                .arg(
-                    Arg::new("words")
-                        .num_args(0..)
-                        .allow_hyphen_values(true)
-                        .trailing_var_arg(true)
-                        .value_name("WORDS")
-                        .value_parser(value_parser!(OsString))
-                        .help("What AMD's command takes"),
-                ),
+                .arg(command::passed_on("What AMD's command takes")),
         )
 }
 
@@ -308,12 +300,8 @@ pub fn main(words: Vec<OsString>) -> u8 {
 }
 
 fn run(words: &[OsString], report: Report) -> Result<u8, Failure> {
-    let matches = match command::parse(command(), words)? {
-        Parsed::Matches(matches) => matches,
-        Parsed::Text(text) => {
-            report.text(text.as_bytes());
-            return Ok(0);
-        }
+    let Some(matches) = command::parse_or_print(command(), words, report)? else {
+        return Ok(0);
     };
     if matches.get_flag("version") {
         report.text(version::rocprofv3().as_bytes());

@@ -11,7 +11,7 @@ use midair_failure::{Failure, Kind};
 use midair_settings::{COUNTER_GROUPS, COUNTERS, Front, Given, OUTPUT_PATH, Settings, Value};
 
 use crate::attach::{self, Job, Messages, Until};
-use crate::command::{self, Parsed, given, with_options};
+use crate::command::{self, given, with_options};
 use crate::counters;
 use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
 use crate::input::{self, Taken};
@@ -55,12 +55,8 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         report.text(command().render_help().to_string().as_bytes());
         return Ok(0);
     }
-    let matches = match command::parse(command(), words)? {
-        Parsed::Matches(matches) => matches,
-        Parsed::Text(text) => {
-            report.text(text.as_bytes());
-            return Ok(0);
-        }
+    let Some(matches) = command::parse_or_print(command(), words, report)? else {
+        return Ok(0);
     };
     if matches.get_flag("version") {
         report.text(version::rocprofv3().as_bytes());
