@@ -1,4 +1,4 @@
-"""(x) Sessions beside threads that come and go (churn.cu, churn.py): short ones and longer ones, of several kinds by turns, all programs at
+"""(x) Sessions beside threads and contexts that come and go (churn.cu, churn.py, contexts.cu): short ones and longer ones, of several kinds by turns, all programs at
 once. No program may crash, hang or compute wrong, lose memory, or make midair lose records; and after torch.profiler's runs times lie in
 the session, and no note blames the wall clock."""
 
@@ -36,14 +36,16 @@ SECONDS = "540"
 
 
 def run(check):
-    words = ["nvcc", "-std=c++17", "-O2", "-arch=native", "-o", check.built("churn"), check.source("churn.cu"), "-lpthread"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode != 0:
-        raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
+    for name in ("churn", "contexts"):
+        words = ["nvcc", "-std=c++17", "-O2", "-arch=native", "-o", check.built(name), check.source(f"{name}.cu"), "-lpthread", "-lcuda"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
     python = [sys.executable, check.source("churn.py"), SECONDS]
     programs = {
         "C++, 24 threads": [check.built("churn"), SECONDS, "24"],
         "C++, 64 threads": [check.built("churn"), SECONDS, "64"],
+        "C++, 8 threads, contexts": [check.built("contexts"), SECONDS, "8"],
         "C++, 24 threads, graphs": [check.built("churn"), SECONDS, "24", "graphs"],
         "Python, 24 threads": [*python, "24"],
         "Python, 64 threads": [*python, "64"],

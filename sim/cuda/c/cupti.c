@@ -25,7 +25,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 /* What cuptiFinalize sets back. */
 static struct {
-    bool kind[KINDS], subscribed, working, stopping, asked;
+    bool kind[KINDS], listed[KINDS], subscribed, working, stopping, asked;
     /* Calls chosen one by one: 1 on, 2 off. */
     uint8_t call[2][CALLS];
     /* The subscriber, and the calls of the driver and of the runtime of which it is notified. */
@@ -305,11 +305,23 @@ static void make_table_of_calls(void) {
     atomic_store(&table_of_calls.ready, true);
 }
 
+/* CUPTI 13.5 has a list of functions for each call, and makes it when a kind is first enabled: it stores the list's end, then its start,
+ * and the callback reads both without a lock (CUDA-044 in docs/deviations/cuda.md). list_us=N: N us lie between. */
+static atomic_bool list_is_half_made;
+
+static void make_lists(void) {
+    uint64_t us = model_fault("list_us", 0), end = clock_now(CLOCK_MONOTONIC) + us * 1000;
+    atomic_store(&list_is_half_made, us > 0);
+    while (clock_now(CLOCK_MONOTONIC) < end) {}
+    atomic_store(&list_is_half_made, false);
+}
+
 /* What the driver calls at each call of CUDA. cuptiFinalize frees what it uses without waiting for the threads in it (CUPTI 13.0 and
  * 13.5: CUDA-042 in docs/deviations/cuda.md). callback_ms=N: of each thread's calls every fourth stays here for N ms. */
 static int called(void *data, uint32_t domain, uint32_t cbid, const void *arguments) {
     static __thread unsigned calls;
     (void)data, (void)domain, (void)arguments;
+    if (atomic_load(&list_is_half_made)) abort();
     if (atomic_load(&table_of_calls.ready)) {
         uint32_t *volatile table = atomic_load(&table_of_calls.notified);
         (void)*(volatile uint32_t *)(table + cbid % CALLS);
@@ -474,7 +486,8 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
     bool other = (kind == CUPTI_ACTIVITY_KIND_KERNEL && state.kind[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL]) ||
                  (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && state.kind[CUPTI_ACTIVITY_KIND_KERNEL]);
     said = other ? CUPTI_ERROR_NOT_COMPATIBLE : begin();
-    if (!said) state.kind[kind] = true;
+    if (!said && !state.listed[kind]) make_lists();
+    if (!said) state.kind[kind] = state.listed[kind] = true;
     if (!said && kernels) log_recording(1);
     /* As if a thread launched one at this moment: its record goes into a buffer of whoever is registered now. */
     if (!said && kind == CUPTI_ACTIVITY_KIND_KERNEL && model_fault("launches", 0)) {

@@ -5,6 +5,7 @@
  *   enable=S      cuptiActivityEnable of kernels fails with status S
  *   enable_ms=N   each cuptiActivityEnable takes N ms; finalize_ms=N, flush_ms=N likewise
  *   start_ms=N    at its first use the driver calls its callback N ms before what that reads is there
+ *   list_us=N     a kind that is enabled for the first time leaves the callback's list half made for N us; a thread that reads it aborts
  *   callback_ms=N each thread's every fourth call of CUDA stays in a callback of libcupti for N ms
  *   teardown_ms=N cuptiFinalize takes N ms after it has freed what its threads share
  *   subscribed    another tool is subscribed already

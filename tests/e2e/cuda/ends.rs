@@ -214,6 +214,13 @@ fn threads_call_cuda_while_cupti_is_first_used() -> Result<()> {
     alongside_threads_that_come_and_go("start_ms=20")
 }
 
+/// When a kind is enabled, CUPTI 13.5 makes a list that its callback reads meanwhile. The process died (SIGABRT) at the
+/// first attach before threads were kept out of it until all kinds are enabled.
+#[test]
+fn threads_call_cuda_while_cupti_makes_its_lists() -> Result<()> {
+    alongside_threads_that_come_and_go("list_us=2000")
+}
+
 fn alongside_threads_that_come_and_go(model: &str) -> Result<()> {
     let kit = Kit::new()?;
     let variables = [("CUPTI_MODEL", model), ("PAUSE_US", "5000")];

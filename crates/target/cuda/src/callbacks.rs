@@ -11,10 +11,16 @@
 //! this module, which counts the threads in CUPTI's function. While CUPTI is finalized it returns without calling
 //! CUPTI, which does not need these calls any more.
 //!
-//! CUPTI 13.5 fails at its first use, too: it lets the function read a table before it has allocated it, and a thread
-//! that calls CUDA at that moment reads at address 0 and ends the process (H200; CUDA-043). By then the driver calls
-//! the function already. So CUPTI is made to register it first, by a call that does nothing else, and the function is
-//! closed for the first use ([`around_first_use`]).
+//! CUPTI 13.5 fails at its first use, too. It lets the function read a table before it has allocated it, and a thread
+//! that calls CUDA at that moment reads at address 0 and ends the process (H200; CUDA-043). And when a kind is enabled
+//! it stores the end and the start of a list of functions one after the other, while threads go through the list
+//! without a lock: one that reads in between runs past its end (CUDA-044). By then the driver calls the function
+//! already. So CUPTI is made to register it first, by a call that does nothing else, and the function is closed until
+//! all kinds are enabled ([`FirstUse`]).
+//!
+//! Calls and launches are left out meanwhile. A new context is not: CUPTI lists contexts when it registers, and
+//! records nothing in one of which it was not called (all kernels of it, CUPTI 13.0 and 13.5). So calls about contexts,
+//! modules and graphs wait until the table is there, which takes some 2 ms.
 
 use crate::cupti::{Cupti, Driver};
 use crate::thread_ends::is_cuptis;
@@ -22,7 +28,7 @@ use crate::watch::Segment;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
 /// Maximum number of words in the driver that are replaced: drivers of 580 have one.
@@ -35,6 +41,12 @@ const LEAVE_LIMIT: Duration = Duration::from_millis(500);
 /// How long the first use waits for threads that entered CUPTI's function before they were counted. They read a word
 /// there and leave.
 const PASS_TIME: Duration = Duration::from_millis(1);
+/// The domains in which the driver calls CUPTI, as bits, that are only about calls and launched work: launches, calls of
+/// the driver, calls of the runtime, copies and fills. The others are about contexts, modules, graphs and memory
+/// (CUPTI 13.0 and 13.5 on driver 580; `bench-results/gpu-check-callbacks.md`).
+const WORK: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 11;
+/// How long a thread waits that has something to tell about a context. It may hold a lock that CUPTI needs.
+const WAIT_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 50 });
 
 /// CUPTI's function. It takes up to four arguments (its data, a domain, the number of a call, the call's arguments)
 /// and returns a status; two more registers are passed on in case that a version uses them.
@@ -46,8 +58,8 @@ struct Relay {
     original: AtomicUsize,
     /// The data that the driver passes to it.
     data: AtomicUsize,
-    /// Whether threads may enter CUPTI's function.
-    is_open: AtomicBool,
+    /// The domains, as bits, in which threads may enter CUPTI's function.
+    open: AtomicU64,
     /// Number of threads in CUPTI's function.
     inside: AtomicU32,
 }
@@ -56,7 +68,7 @@ static TABLE: [Relay; RELAYS] = [const {
     Relay {
         original: AtomicUsize::new(0),
         data: AtomicUsize::new(0),
-        is_open: AtomicBool::new(false),
+        open: AtomicU64::new(0),
         inside: AtomicU32::new(0),
     }
 }; RELAYS];
@@ -82,6 +94,10 @@ static FUNCTIONS: [Callback; RELAYS] = [
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// The thread that finalizes CUPTI, as `pthread_self` has it: its own calls of CUDA go through.
 static FINALIZER: AtomicUsize = AtomicUsize::new(0);
+/// Whether CUPTI makes its tables at its first use.
+static MAKES_TABLES: AtomicBool = AtomicBool::new(false);
+/// Number of calls about contexts and the like that did not wait for that any longer.
+static MISSED: AtomicU32 = AtomicU32::new(0);
 /// Words that lead to a relay, for a forked child: the relay's number at the index, the word's address; 0 for none.
 static WORDS: [AtomicUsize; RELAYS] = [const { AtomicUsize::new(0) }; RELAYS];
 
@@ -95,19 +111,49 @@ pub struct Callbacks {
 #[derive(Debug)]
 pub struct Closed<'callbacks>(&'callbacks Callbacks);
 
-/// Uses CUPTI for the first time in this process, by `first_use`, while threads that call CUDA do not reach CUPTI. If
-/// CUPTI is in use, or has no word in the driver afterwards, `first_use` is called as it is.
-pub fn around_first_use<T>(cupti: &Cupti, first_use: impl FnOnce() -> T) -> T {
-    let function = cupti.functions().finalize as usize;
-    let driver = Driver::open().map(|driver| driver.function());
-    let callbacks = driver
-        .filter(|driver| !is_registered(function, *driver) && cupti.start().is_ok())
-        .and_then(|driver| Callbacks::replace(function, driver));
-    let closed = callbacks.as_ref().map(Callbacks::close);
-    if matches!(closed, Some(Ok(_))) {
-        std::thread::sleep(PASS_TIME);
+/// CUPTI's first use in this process, or since it was finalized. Until this is dropped, calls and launches of other
+/// threads do not reach CUPTI.
+#[derive(Debug)]
+pub struct FirstUse(Callbacks);
+
+impl FirstUse {
+    /// Has CUPTI register its function with the driver, and keeps threads out of it. `None` if CUPTI is in use, has
+    /// no word in the driver then, or a thread stays in its function.
+    pub fn begin(cupti: &Cupti) -> Option<FirstUse> {
+        let function = cupti.functions().finalize as usize;
+        let driver = Driver::open()?.function();
+        if is_registered(function, driver) || cupti.start().is_err() {
+            return None;
+        }
+        FirstUse::of(Callbacks::replace(function, driver)?)
     }
-    first_use()
+
+    fn of(callbacks: Callbacks) -> Option<FirstUse> {
+        MISSED.store(0, SeqCst);
+        MAKES_TABLES.store(true, SeqCst);
+        let first_use = FirstUse(callbacks);
+        first_use.0.close().ok()?.stay();
+        std::thread::sleep(PASS_TIME);
+        Some(first_use)
+    }
+
+    /// CUPTI has made its tables: from here on it is called about contexts, modules and graphs.
+    pub fn tables_are_made(&self) {
+        self.0.open(!WORK);
+        MAKES_TABLES.store(false, SeqCst);
+    }
+
+    /// How often CUPTI was not called about such a change, since the thread could not wait.
+    pub fn missed(&self) -> u32 {
+        MISSED.load(SeqCst)
+    }
+}
+
+impl Drop for FirstUse {
+    fn drop(&mut self) {
+        self.0.open(u64::MAX);
+        MAKES_TABLES.store(false, SeqCst);
+    }
 }
 
 /// Whether the driver has a word that points into CUPTI's code. CUPTI 13.0 leaves it there when it is finalized.
@@ -155,7 +201,7 @@ impl Callbacks {
         relay.original.store(original, SeqCst);
         let data = word(at + size_of::<usize>()).load(SeqCst);
         relay.data.store(data, SeqCst);
-        relay.is_open.store(true, SeqCst);
+        relay.open.store(u64::MAX, SeqCst);
         let ours = *function as *const () as usize;
         (word(at).compare_exchange(original, ours, SeqCst, SeqCst)).ok()?;
         WORDS.get(number)?.store(at, SeqCst);
@@ -174,9 +220,7 @@ impl Callbacks {
     /// One of them does not leave it in time; then threads pass again.
     pub fn close(&self) -> Result<Closed<'_>, &'static str> {
         FINALIZER.store(own_thread(), SeqCst);
-        for relay in self.relays() {
-            relay.is_open.store(false, SeqCst);
-        }
+        self.open(0);
         let closed = Closed(self);
         let end = Instant::now() + LEAVE_LIMIT;
         while self.relays().any(|relay| relay.inside.load(SeqCst) > 0) {
@@ -187,10 +231,18 @@ impl Callbacks {
         }
         Ok(closed)
     }
+
+    /// Lets threads in, in these domains.
+    fn open(&self, domains: u64) {
+        for relay in self.relays() {
+            relay.open.store(domains, SeqCst);
+        }
+    }
 }
 
 impl Closed<'_> {
-    /// CUPTI is finalized: a thread that still comes through a relay finds nothing to call.
+    /// Keeps threads out until the callbacks are opened, or for good: CUPTI is finalized, and a thread that still
+    /// comes through a relay finds nothing to call.
     pub fn stay(self) {
         std::mem::forget(self);
     }
@@ -198,9 +250,7 @@ impl Closed<'_> {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        for relay in self.0.relays() {
-            relay.is_open.store(true, SeqCst);
-        }
+        self.0.open(u64::MAX);
     }
 }
 
@@ -228,6 +278,7 @@ fn restore(number: usize) {
 /// thread is in CUPTI.
 pub fn reset_after_fork() {
     (0..RELAYS).for_each(restore);
+    MAKES_TABLES.store(false, SeqCst);
     for relay in &TABLE {
         relay.inside.store(0, SeqCst);
     }
@@ -351,20 +402,51 @@ unsafe extern "C" fn relay<const NUMBER: usize>(
     };
     // SAFETY: the caller's promise.
     let call = || unsafe { call(relay, data, [b, c, d, e, f]) };
-    // Counted only while it is open, so that the count comes to 0 alongside threads that go on calling CUDA.
-    if relay.is_open.load(SeqCst) {
-        relay.inside.fetch_add(1, SeqCst);
-        let status = if relay.is_open.load(SeqCst) {
-            call()
-        } else {
-            0
-        };
+    let domain = 1_u64 << (b as u32).min(u64::BITS - 1);
+    if relay.enter(domain) {
+        let status = call();
         relay.inside.fetch_sub(1, SeqCst);
         status
     } else if own_thread() == FINALIZER.load(SeqCst) || is_cuptis() {
         call()
+    } else if domain & WORK == 0 && MAKES_TABLES.load(SeqCst) && relay.wait_to_enter(domain) {
+        let status = call();
+        relay.inside.fetch_sub(1, SeqCst);
+        status
     } else {
         0
+    }
+}
+
+impl Relay {
+    /// Counts a thread in if it may enter CUPTI's function. Threads that may not are not counted, so that the count
+    /// comes to 0 alongside threads that go on calling CUDA.
+    fn enter(&self, domain: u64) -> bool {
+        let is_open = || self.open.load(SeqCst) & domain != 0;
+        if !is_open() {
+            return false;
+        }
+        self.inside.fetch_add(1, SeqCst);
+        let entered = is_open();
+        if !entered {
+            self.inside.fetch_sub(1, SeqCst);
+        }
+        entered
+    }
+
+    /// Waits until CUPTI has made its tables, and counts the thread in.
+    fn wait_to_enter(&self, domain: u64) -> bool {
+        // SAFETY: the thread's own errno, which CUDA does not expect to change here.
+        let errno = unsafe { *libc::__errno_location() };
+        let end = Instant::now() + WAIT_LIMIT;
+        while MAKES_TABLES.load(SeqCst) && Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno };
+        let entered = self.enter(domain);
+        MISSED.fetch_add(u32::from(!entered), SeqCst);
+        entered
     }
 }
 

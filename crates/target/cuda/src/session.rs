@@ -15,7 +15,7 @@ mod tests;
 mod threads;
 mod workers;
 
-use crate::callbacks::Callbacks;
+use crate::callbacks::{Callbacks, FirstUse};
 use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
@@ -68,6 +68,10 @@ const MAX_BATCH_BYTES: usize = 128 * 1024;
 /// full.
 const KEEP_FREE: usize = BUFFERS / 4;
 
+/// The note on [`FirstUse::missed`].
+const MISSED: &str = "CUPTI was not called about a context, a module or a graph that was made during the attach: if it was a \
+                      context, its kernels are not recorded in this session; attach again to record them";
+
 /// A running session.
 #[derive(Debug)]
 pub struct Session {
@@ -100,7 +104,7 @@ pub struct Session {
     noted_error: Option<(&'static str, Status)>,
     /// Notes that need not be repeated in the next burst.
     noted: Vec<String>,
-    /// When the first kind was enabled.
+    /// When the first kind was enabled, and threads reached CUPTI.
     on_since: u64,
     /// Whether this session has finalized CUPTI, after a burst. CUPTI is unused until the next one.
     finalized: bool,
@@ -193,15 +197,17 @@ impl Session {
         drop(self.watch.take());
         // CUPTI is first used here.
         let _named = workers::Named::begin();
-        is_alone(&self.cupti, self.finalized)?;
+        let first_use = is_alone(&self.cupti, self.finalized)?;
         self.finalized = false;
         // This happens before calls are recorded, since it makes some itself.
         describe(&mut self.drain.sink);
         let choice = self.choice.clone();
-        self.switch_on(&choice).inspect_err(|_| self.undo())
+        self.switch_on(&choice, first_use)
+            .inspect_err(|_| self.undo())
     }
 
-    fn switch_on(&mut self, choice: &Choice) -> Result<(), Refused> {
+    /// Enables the kinds. Calls of other threads reach CUPTI once all are enabled and `first_use` is over, or it fails.
+    fn switch_on(&mut self, choice: &Choice, first_use: Option<FirstUse>) -> Result<(), Refused> {
         if !POOL.open() {
             return Err(refused(
                 status::OTHER,
@@ -261,6 +267,13 @@ impl Session {
             return Err(does_not_work(&cupti, &what, why));
         }
         self.watch_and_subscribe(choice.stacks);
+        if let Some(first_use) = first_use {
+            if first_use.missed() > 0 {
+                self.note(MISSED.to_owned());
+            }
+            drop(first_use);
+            self.on_since = now();
+        }
         if self.enabled.contains(&activity_kind::MARKER) {
             let nvtx = Nvtx::begin(&cupti);
             if let Some(text) = nvtx.note() {

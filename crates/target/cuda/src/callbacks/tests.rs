@@ -54,11 +54,16 @@ impl Kept {
 
     /// A call of CUDA.
     fn call(&self) -> usize {
+        self.call_in(1)
+    }
+
+    /// The same in a domain.
+    fn call_in(&self, domain: usize) -> usize {
         // SAFETY: `cuptis`, or the relay that stands in for it.
         let function = unsafe { std::mem::transmute::<usize, Callback>(self.function()) };
         let data = std::ptr::without_provenance_mut(self.0[2].load(SeqCst));
         // SAFETY: as the driver calls it; the data is never dereferenced.
-        unsafe { function(data, 1, 2, 3, 4, 5) }
+        unsafe { function(data, domain, 2, 3, 4, 5) }
     }
 }
 
@@ -160,6 +165,39 @@ fn a_late_thread_of_an_earlier_session_reaches_nothing() {
 fn replaced_again(kept: &Kept) -> Callbacks {
     kept.0[1].store(cuptis as *const () as usize, SeqCst);
     replaced(kept)
+}
+
+#[test]
+fn at_the_first_use_calls_are_left_out_and_new_contexts_wait_for_the_tables() {
+    let _alone = alone();
+    let kept = Kept::new(8);
+    let first_use = FirstUse::of(replaced(&kept)).unwrap();
+    let of_other = |domain| std::thread::scope(|it| it.spawn(|| kept.call_in(domain)).join());
+    std::thread::scope(|scope| {
+        // The calling thread is CUPTI's user.
+        assert_eq!(kept.call_in(6), 326);
+        let context = scope.spawn(|| kept.call_in(2));
+        assert_eq!(of_other(6).unwrap(), 0);
+        assert!(!context.is_finished());
+        assert_eq!(CALLS.load(SeqCst), 1);
+        first_use.tables_are_made();
+        assert_eq!(context.join().unwrap(), 322);
+    });
+    assert_eq!((of_other(2).unwrap(), of_other(6).unwrap()), (322, 0));
+    assert_eq!((first_use.missed(), CALLS.load(SeqCst)), (0, 3));
+    drop(first_use);
+    assert!(code().contains(&kept.function()));
+}
+
+/// It may hold a lock that CUPTI needs to make its tables.
+#[test]
+fn a_thread_with_a_new_context_does_not_wait_for_long() {
+    let _alone = alone();
+    let kept = Kept::new(8);
+    let first_use = FirstUse::of(replaced(&kept)).unwrap();
+    let called = std::thread::scope(|it| it.spawn(|| kept.call_in(2)).join().unwrap());
+    assert_eq!((called, first_use.missed(), CALLS.load(SeqCst)), (0, 1, 0));
+    drop(first_use);
 }
 
 #[test]

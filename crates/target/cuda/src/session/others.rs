@@ -2,7 +2,7 @@
 //! it.
 
 use super::{quiesce, workers};
-use crate::callbacks;
+use crate::callbacks::FirstUse;
 use crate::cupti::{Cupti, Status};
 use midair_abi::cupti::{activity_kind, result};
 use midair_cupti_file::Origin;
@@ -69,19 +69,22 @@ pub(super) fn entries(cupti: &Cupti, subscribed: bool) -> Vec<usize> {
 ///
 /// After a burst CUPTI is `finalized`, and whoever uses it came since. That one goes first.
 ///
+/// Returns what keeps calls of other threads out of CUPTI, if this is its first use.
+///
 /// # Errors
 /// Another profiler records, or CUPTI does not work.
-pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
+pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<Option<FirstUse>, Refused> {
     let used_before = workers::are_ours();
+    let mut first_use = None;
     if !used_before {
         // Names of objects: a kind that does not affect launches, and that no known profiler
         // records.
         let harmless = activity_kind::NAME;
-        let used = callbacks::around_first_use(cupti, || {
-            cupti
-                .enable(harmless)
-                .and_then(|()| cupti.disable(harmless))
-        });
+        first_use = FirstUse::begin(cupti);
+        let used = cupti
+            .enable(harmless)
+            .and_then(|()| cupti.disable(harmless));
+        first_use.iter().for_each(FirstUse::tables_are_made);
         used.map_err(|why| does_not_work(cupti, "cuptiActivityEnable(NAME)", why))?;
     }
     let ours = workers::are_ours();
@@ -91,13 +94,15 @@ pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
     }
     if ours && !used_before {
         LOADED_BY_US.fetch_or(cupti.origin() != Origin::Mapped, SeqCst);
-        return Ok(());
+        return Ok(first_use);
     }
+    // Another profiler's calls go through.
+    drop(first_use);
     if finalized && !ours {
         return Err(another_came());
     }
     if LOADED_BY_US.load(SeqCst) {
-        return Ok(());
+        return Ok(None);
     }
     match cupti.enable(activity_kind::KERNEL) {
         Ok(()) => {
@@ -105,7 +110,7 @@ pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<(), Refused> {
                 .disable(activity_kind::KERNEL)
                 .map_err(|why| does_not_work(cupti, "cuptiActivityDisable(KERNEL)", why))?;
             return_foreign_buffers(cupti);
-            Ok(())
+            Ok(None)
         }
         Err(Status(result::ERROR_NOT_COMPATIBLE)) => Err(refused(
             status::OTHER_PROFILER,
