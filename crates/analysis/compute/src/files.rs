@@ -15,7 +15,7 @@ use midair_output::files::{Directory, OneFile};
 use nix::fcntl::OFlag;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Opens a regular file for reading.
@@ -63,6 +63,19 @@ pub(crate) fn named(directory: &Path) -> PathBuf {
 pub(crate) fn state(path: &Path) -> Option<(u64, Option<std::time::SystemTime>)> {
     let found = fs::metadata(path).ok()?;
     Some((found.len(), found.modified().ok()))
+}
+
+/// Returns how often this process has a file open.
+pub(crate) fn times_open(file: &File) -> io::Result<usize> {
+    let known = file.metadata()?;
+    let mut times = 0;
+    for entry in fs::read_dir("/proc/self/fd")? {
+        // A descriptor that another thread has closed meanwhile is not counted.
+        if let Ok(found) = fs::metadata(entry?.path()) {
+            times += usize::from((found.dev(), found.ino()) == (known.dev(), known.ino()));
+        }
+    }
+    Ok(times)
 }
 
 /// Whether there is a regular file; a link is followed.

@@ -6,6 +6,8 @@ use crate::files;
 use midair_failure::Failure;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
+use std::fs::File;
+use std::ops::Deref;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -53,16 +55,49 @@ impl Bound {
     }
 }
 
+/// A database that is open for reading, and its file.
+#[derive(Debug)]
+pub(crate) struct Database {
+    connection: Connection,
+    /// The file that was checked. SQLite has it open, too.
+    pub(crate) file: File,
+}
+
+impl Deref for Database {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
 /// Opens a database for reading, under limits.
-pub(crate) fn open(path: &Path) -> Result<Connection, Failure> {
+pub(crate) fn open(path: &Path) -> Result<Database, Failure> {
+    open_after(path, || ())
+}
+
+/// Does the same, and calls a function between the check of the file and SQLite's opening.
+///
+/// SQLite opens by path alone, also for a path in `/proc/self/fd`, whose link it reads. Whoever can write
+/// to the directory may have put another file there, so the file that SQLite has is compared with the
+/// checked file.
+fn open_after(path: &Path, between: impl FnOnce()) -> Result<Database, Failure> {
     let wrong = |error: rusqlite::Error| wrong(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = files::open(path).map_err(|error| unreadable(path, &error))?;
     let bytes = file.metadata().map_or(0, |found| found.len());
-    drop(file);
-    let mut database = Connection::open_with_flags(path, flags).map_err(wrong)?;
-    Bound::of(bytes).begin(&mut database).map_err(wrong)?;
-    Ok(database)
+    let times = || files::times_open(&file).map_err(|error| unreadable(path, &error));
+    let before = times()?;
+    between();
+    let mut connection = Connection::open_with_flags(path, flags).map_err(wrong)?;
+    if times()? <= before {
+        return Err(unusable(format!(
+            "{} was replaced while it was opened",
+            path.display()
+        )));
+    }
+    Bound::of(bytes).begin(&mut connection).map_err(wrong)?;
+    Ok(Database { connection, file })
 }
 
 /// Returns what follows `rocpd_kernel_dispatch` in the names of a database's tables. The other tables
@@ -164,6 +199,28 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, 200_000);
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_after_the_check_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.db");
+        let other = directory.path().join("other.db");
+        for (file, text) in [(&path, "checked"), (&other, "other")] {
+            let database = Connection::open(file).unwrap();
+            let fill = format!("CREATE TABLE t AS SELECT '{text}' AS a");
+            database.execute_batch(&fill).unwrap();
+        }
+        let database = open(&path).unwrap();
+        let text: String = database
+            .query_row("SELECT a FROM t", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(text, "checked");
+        drop(database);
+        let refused = open_after(&path, || std::fs::rename(&other, &path).unwrap());
+        let what = refused.unwrap_err().what;
+        assert!(what.contains("was replaced"), "{what}");
+        assert!(open(&path).is_ok());
     }
 
     #[test]

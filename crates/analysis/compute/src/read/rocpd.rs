@@ -3,7 +3,7 @@
 //!
 //! The tables are read, not the views: a view joins and groups the rows again for every query.
 
-use super::bound;
+use super::bound::{self, Database};
 use super::csv::Dispatches;
 use super::scan::{self, Trouble};
 use super::{file_name, unreadable, unusable};
@@ -161,7 +161,7 @@ impl Reader {
         }
     }
 
-    fn tables(&mut self, database: &Connection, suffix: &str, path: &Path) -> Result<(), Failure> {
+    fn tables(&mut self, database: &Database, suffix: &str, path: &Path) -> Result<(), Failure> {
         let wrong = |error: rusqlite::Error| wrong(path, &error);
         // The suffix is a part of a table's name, and is quoted like it.
         let quoted = suffix.replace('"', "\"\"");
@@ -355,7 +355,7 @@ impl Reader {
     /// up.
     fn values(
         &mut self,
-        database: &Connection,
+        database: &Database,
         suffix: &str,
         table: &dyn Fn(&str) -> String,
         dispatches: &[Dispatch],

@@ -6,9 +6,10 @@
 //! file may have, such as a log that was not merged into it, is left to SQLite: see
 //! [`Table::find`]. (Source: the file format, sqlite.org/fileformat2.html.)
 
+use super::bound::Database;
 use crate::files;
+use rusqlite::OptionalExtension;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -89,7 +90,7 @@ impl From<io::Error> for Trouble {
 /// # Errors
 /// When the file is damaged, or has no such table or column.
 pub(super) fn each(
-    database: &Connection,
+    database: &Database,
     path: &Path,
     table: &str,
     columns: &[&str],
@@ -138,7 +139,7 @@ impl Table {
     /// Returns None where SQLite has to be asked: there is a log next to the file, or the table is
     /// not a plain one.
     fn find(
-        database: &Connection,
+        database: &Database,
         path: &Path,
         table: &str,
         columns: &[&str],
@@ -183,7 +184,7 @@ impl Table {
         if keys == 1 {
             numbers.extend(number);
         }
-        let file = files::open(path)?;
+        let file = database.file.try_clone()?;
         let mut head = [0; 100];
         file.read_exact_at(&mut head, 0)?;
         let page = match u16::from_be_bytes([head[16], head[17]]) {
@@ -440,11 +441,13 @@ fn whole(bytes: &[u8]) -> i64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::bound::open;
     use super::*;
+    use rusqlite::Connection;
 
     /// Returns the rows as SQLite reads them, and as the pages have them.
     fn both(path: &Path, table: &str, columns: &[&str]) -> (Vec<Vec<Cell>>, Vec<Vec<Cell>>) {
-        let database = Connection::open(path).unwrap();
+        let database = open(path).unwrap();
         let mut pages = Vec::new();
         let found = Table::find(&database, path, table, columns).unwrap();
         found
@@ -529,6 +532,7 @@ mod tests {
         let make = "PRAGMA page_size = 512; CREATE TABLE t (long TEXT, a INTEGER);
                     INSERT INTO t VALUES (printf('%.*c', 99601, 'x'), 7);";
         database.execute_batch(make).unwrap();
+        let database = open(&path).unwrap();
         let table = Table::find(&database, &path, "t", &["a"]).unwrap().unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         let leaf = (table.root as usize - 1) * 512;
@@ -559,6 +563,7 @@ mod tests {
                  INSERT INTO t SELECT x, x / 3.0 FROM n;",
             )
             .unwrap();
+        let database = open(&path).unwrap();
         let found = Table::find(&database, &path, "t", &["a", "b"]).unwrap();
         let root = found.unwrap().root;
         let good = std::fs::read(&path).unwrap();
@@ -596,7 +601,7 @@ mod tests {
         }
         assert!(damaged > 50, "{damaged}");
         std::fs::write(&path, &good[..good.len() / 2]).unwrap();
-        let database = Connection::open(&path).unwrap();
+        let database = open(&path).unwrap();
         let cut = each(&database, &path, "t", &["a"], |_| {});
         assert!(cut.is_err());
     }

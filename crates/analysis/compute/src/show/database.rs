@@ -1,7 +1,7 @@
 //! Databases: rocpd files, and what other SQLite files have.
 
 use super::{LONGEST, MOST_COLUMNS, Rows, Shown, Times, cell, damaged, no_table};
-use crate::read::bound;
+use crate::read::bound::{self, Database};
 use crate::read::rocpd::wrong;
 use midair_failure::Failure;
 use midair_output::Stat;
@@ -36,7 +36,7 @@ const CALLS: Sum = Sum {
     name: "s.string",
 };
 
-fn open(path: &Path) -> Result<Connection, Failure> {
+fn open(path: &Path) -> Result<Database, Failure> {
     let database = bound::open(path)?;
     let limit = database.query_row(MEMORY, [], |_| Ok(()));
     limit.map_err(|error| wrong(path, &error))?;
@@ -86,7 +86,8 @@ pub(super) fn show(path: &Path, limit: usize) -> Result<Shown, Failure> {
 
 /// Sums up the kernels of a database.
 pub(super) fn kernels(path: &Path, times: &mut Times) -> Result<(), Failure> {
-    add(&open(path)?, path, &KERNELS, times)
+    let database = open(path)?;
+    add(&database, path, &KERNELS, times)
 }
 
 fn add(database: &Connection, path: &Path, sum: &Sum, times: &mut Times) -> Result<(), Failure> {

@@ -2,11 +2,12 @@
 //! says meanwhile, and how much (`ROCPROFCOMPUTE_LOGLEVEL`). A script stands in for `rocprofv3`.
 
 use super::common::{collector, compute};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A collector that says what `rocprofv3` says, and writes its results at Enter or at a signal.
 const UNTIL_TOLD: &str = "trap 'echo signal; cp $made $out/pmc_results.db; exit 0' INT\n\
@@ -20,13 +21,36 @@ const FOR_A_WHILE: &str = "echo 'Attaching to PID 7 using library x :: success'\
     cp $made $out/pmc_results.db";
 const SUCCESS: &str = "Attach to process with ID 7 is successful, ";
 
-fn start(here: &Path, words: &[&str], level: Option<&str>) -> Child {
+/// A started profile. Dropping it ends the profile and its collector, also when a test fails.
+struct Started(Option<Child>);
+
+impl Started {
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
+    }
+
+    fn output(mut self) -> Output {
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // The collector is in the same group.
+            let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+fn start(here: &Path, words: &[&str], level: Option<&str>) -> Started {
     let program = Command::new(env!("CARGO_BIN_EXE_rocprof-compute"));
     start_by(program, here, words, level)
 }
 
 /// Starts a profile by a command that ends in the program.
-fn start_by(mut command: Command, here: &Path, words: &[&str], level: Option<&str>) -> Child {
+fn start_by(mut command: Command, here: &Path, words: &[&str], level: Option<&str>) -> Started {
     command
         .args(["profile", "-n", "x", "--attach-pid", "7", "-b", "5.1.1"])
         .args(words)
@@ -41,8 +65,8 @@ fn start_by(mut command: Command, here: &Path, words: &[&str], level: Option<&st
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .process_group(0);
+    Started(Some(command.spawn().unwrap()))
 }
 
 /// Ends a profile in this way once it says that it has attached. Returns what it said on standard
@@ -55,15 +79,16 @@ fn ended(here: &Path, end: impl FnOnce(&mut Child)) -> String {
 /// Does the same with a command that ends in the program.
 fn ended_by(program: Command, here: &Path, end: impl FnOnce(&mut Child)) -> String {
     collector(here, UNTIL_TOLD);
-    let mut child = start_by(program, here, &[], None);
+    let mut started = start_by(program, here, &[], None);
+    let child = started.child();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut said = String::new();
     while !said.contains("is successful") {
         assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
     }
-    end(&mut child);
+    end(child);
     out.read_to_string(&mut said).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = started.output();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}{errors}");
     // The results are there, at the default place, and can be read.
@@ -126,7 +151,7 @@ fn it_says_when_it_will_detach_and_as_much_as_it_is_told_to() {
     collector(here, FOR_A_WHILE);
     let run = |words: &[&str], level: Option<&str>| {
         let words = [&["--attach-duration-msec", "20", "--overwrite"], words].concat();
-        let output = start(here, &words, level).wait_with_output().unwrap();
+        let output = start(here, &words, level).output();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{level:?}: {errors}");
         (String::from_utf8(output.stdout).unwrap(), errors)
@@ -163,6 +188,32 @@ fn it_says_when_it_will_detach_and_as_much_as_it_is_told_to() {
         errors.contains("ROCPROFCOMPUTE_LOGLEVEL=LOUD has no effect"),
         "{errors}"
     );
+}
+
+#[test]
+fn a_failed_test_leaves_no_process() {
+    let temporary = tempfile::tempdir().unwrap();
+    let here = temporary.path();
+    collector(
+        here,
+        &format!("echo $$ > {}/pid\n{UNTIL_TOLD}", here.display()),
+    );
+    let mut started = start(here, &[], None);
+    let mut out = BufReader::new(started.child().stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("is successful") {
+        assert!(out.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    let group = Pid::from_raw(started.child().id() as i32);
+    let collector = std::fs::read_to_string(here.join("pid")).unwrap();
+    let collector = Pid::from_raw(collector.trim().parse().unwrap());
+    assert!(kill(collector, None).is_ok());
+    drop(started);
+    assert!(kill(group, None).is_err());
+    // The end of its output shows that the collector has ended, too.
+    out.read_to_string(&mut said).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{collector}/stat")).unwrap_or_default();
+    assert!(status.is_empty() || status.contains(") Z "), "{status}");
 }
 
 #[test]
