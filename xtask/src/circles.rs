@@ -26,7 +26,7 @@ const LIMIT: usize = 4;
 /// Crates with larger circles, and how many modules the largest has. A row goes when its circle does.
 const KNOWN: &[(&str, usize)] = &[
     ("cli", 5),
-    ("compute", 7),
+    ("compute", 6),
     ("live", 5),
     ("record", 10),
     ("session", 7),

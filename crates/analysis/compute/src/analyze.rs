@@ -8,7 +8,7 @@ use crate::select::{Blocks, Dispatches};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use midair_failure::{Failure, Kind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Usage, what)
@@ -51,6 +51,15 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
         .unwrap_or_default();
     if paths.is_empty() {
         return Err(usage("no workload directory given").hint("-p DIR"));
+    }
+    let format = matches.get_one::<String>("output-format");
+    if matches.contains_id("output")
+        && let Some(format) = format.filter(|format| !["stdout", "txt"].contains(&format.as_str()))
+    {
+        return Err(
+            usage(format!("-o writes text, and --output-format is {format}"))
+                .hint("use --output-name with it, or -o FILE alone"),
+        );
     }
     let corrections = corrections(matches)?;
     let options = options(matches)?;
@@ -152,16 +161,19 @@ fn output(
             return Ok(());
         }
     }
+    if let Some(directory) = matches.get_one::<PathBuf>("save-dfs") {
+        tables(directory, &all)?;
+        console.note(&format!("Tables in {}", directory.display()));
+    }
+    if let Some(file) = matches.get_one::<PathBuf>("output") {
+        crate::files::write(file, &printed(jobs, options))?;
+        console.note(&format!("Results in {}", file.display()));
+        return Ok(());
+    }
     match format {
         "csv" => {
             let directory = PathBuf::from(&name);
-            for (place, job) in all.iter().enumerate() {
-                let directory = match all.len() {
-                    1 => directory.clone(),
-                    _ => directory.join(format!("{place}_{}", job.workload.name)),
-                };
-                files::write(&directory, job.report)?;
-            }
+            tables(&directory, &all)?;
             crate::files::make(&directory)?;
             database::views(&directory, &all, options)?;
             console.note(&format!("Results in {}", directory.display()));
@@ -175,13 +187,7 @@ fn output(
             console.note(&format!("Results in {}", file.display()));
         }
         format => {
-            let names: Vec<String> = names(jobs);
-            let reports: Vec<(&str, &Report)> = names
-                .iter()
-                .zip(jobs)
-                .map(|(name, (_, _, _, report))| (name.as_str(), report))
-                .collect();
-            let text = text::render(&reports, options);
+            let text = printed(jobs, options);
             if format == "txt" {
                 let file = PathBuf::from(match name.ends_with(".txt") {
                     true => name,
@@ -195,6 +201,30 @@ fn output(
         }
     }
     Ok(())
+}
+
+/// Writes the tables of each report into a directory, or into one of its own below it.
+fn tables(directory: &Path, all: &[database::Job<'_>]) -> Result<(), Failure> {
+    for (place, job) in all.iter().enumerate() {
+        let directory = match all.len() {
+            1 => directory.to_owned(),
+            // The name is out of a file, and may have any characters.
+            _ => directory.join(format!("{place}_{}", files::plain(&job.workload.name))),
+        };
+        files::write(&directory, job.report)?;
+    }
+    Ok(())
+}
+
+/// Returns the reports as a terminal shows them.
+fn printed(jobs: &[Job<'_>], options: &Options) -> String {
+    let names: Vec<String> = names(jobs);
+    let reports: Vec<(&str, &Report)> = names
+        .iter()
+        .zip(jobs)
+        .map(|(name, (_, _, _, report))| (name.as_str(), report))
+        .collect();
+    text::render(&reports, options)
 }
 
 /// Returns the name of each workload in headings.
@@ -292,6 +322,7 @@ pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     Ok(Options {
         data_types,
         memory_levels: roofline::Level::read(&list("roofline-mem-level"))?,
+        of_dispatches: text("roofline-sort") == "dispatches",
         normal_unit: text("normal-unit"),
         time_unit: text("time-unit"),
         decimals: matches

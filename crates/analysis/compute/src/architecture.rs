@@ -3,6 +3,8 @@
 //! The facts are in `api/compute/*.json` (their sources: `docs/sources.md#compute`) and become
 //! constants at build time.
 
+use midair_failure::{Failure, Kind};
+
 /// An architecture, such as `gfx942`.
 #[derive(Debug)]
 pub struct Architecture {
@@ -226,6 +228,26 @@ impl Table {
     /// Returns its number with a dot, such as `11.2`.
     pub fn number(&self) -> String {
         format!("{}.{}", self.id / 100, self.id % 100)
+    }
+}
+
+/// Architectures that AMD's versions since 3.6 have tables for. Nothing is known here about these tables, since
+/// `api/compute` has no facts about them.
+const UNREAD: [&str; 6] = [
+    "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1201", "gfx1250",
+];
+
+/// Returns why an architecture cannot be shown, and what can be.
+pub(crate) fn unknown(name: &str) -> Failure {
+    let known: Vec<&str> = Architecture::all().iter().map(|it| it.name).collect();
+    let what = format!("no tables exist for architecture {name}");
+    let known = format!("known are {}", known.join(", "));
+    let failure = Failure::new(Kind::Input, what);
+    match UNREAD.contains(&name) {
+        true => failure.hint(format!(
+            "AMD's newer versions have tables for {name}, which midair does not have; {known}"
+        )),
+        false => failure.hint(known),
     }
 }
 

@@ -11,6 +11,9 @@ use std::path::PathBuf;
 /// GPU.
 pub(crate) const THIS_MACHINE: &str = "native";
 
+/// The option `-d` of `profile`, which means one of two options by its words.
+pub(crate) const SHORT_D: &str = "short-d";
+
 fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
@@ -152,11 +155,17 @@ fn analyze() -> Command {
         .arg(flag("memory-chart", "The same as -b 3"))
         .arg(flag("roofline", "The same as -b 4"))
         .arg(
-            list("roofline-data-types", "TYPE", "Show the roofs of these data types: FP32, FP16, BF16, FP8, FP64, I8 [default: FP32 FP16]")
+            list("roofline-data-types", "TYPE", "Show the roofs of these data types: FP4, FP6, FP8, FP16, BF16, FP32, FP64, I8, I32, I64 [default: FP32 FP16]")
                 .short('R')
                 .alias("roofline-data-type"),
         )
         .arg(memory_levels("Show the roofs of these memory levels: HBM, L2, vL1D, LDS [default: all]"))
+        .arg(
+            word("roofline-sort", "KIND", "Place the longest kernels or the longest dispatches in the roofline: kernels, dispatches")
+                .alias("sort")
+                .value_parser(["kernels", "dispatches"])
+                .default_value("kernels"),
+        )
         .arg(list("gpu-id", "N", "Select GPUs by number"))
         .arg(
             word("output-format", "FORMAT", "Write the tables in this form: stdout, txt, csv, db")
@@ -168,6 +177,15 @@ fn analyze() -> Command {
                 .value_parser(value_parser!(PathBuf)),
         )
         .arg(word("output-name", "NAME", "Write to this file or directory, without an extension"))
+        .arg(
+            word("output", "FILE", "Write the report to this file instead of the terminal (AMD up to 3.2)")
+                .short('o')
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(
+            word("save-dfs", "DIR", "Write each table to a csv file in DIR as well (AMD up to 3.2)")
+                .value_parser(value_parser!(PathBuf)),
+        )
         .arg(normal_unit())
         .arg(time_unit())
         .arg(decimal())
@@ -224,8 +242,17 @@ fn profile() -> Command {
         .arg(
             word("output-directory", "DIR", "Write results to this directory; placeholders such as %gpumodel% are replaced \
             [default: workloads/NAME/%gpumodel%]")
-                .short('d')
                 .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(
+            Arg::new(SHORT_D)
+                .short('d')
+                .value_name("DIR|RANGE")
+                .num_args(1..)
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(OsString))
+                .help("Mean --kernel-iteration-range for numbers such as 1 3:5 (AMD up to 3.9), --output-directory for any other \
+                word (AMD since 3.10)"),
         )
         .arg(
             word("path", "DIR", "Write results to a subdirectory of DIR that is named after the GPU model")
@@ -241,7 +268,8 @@ fn profile() -> Command {
                 .alias("dispatch"),
         )
         .arg(
-            list("block", "ID", "Select panels, tables and metrics by number, or by the names in --list-blocks")
+            list("block", "ID", "Select panels, tables and metrics by number, or by the names in --list-blocks; or the counters \
+            of hardware blocks: SQ, SQC, LDS, TA, TD, TCP, TCC, SPI, CPC, CPF, GRBM")
                 .short('b'),
         )
         .arg(word("set", "NAME", "Collect a metric set that fits in one pass; see --list-sets"))
@@ -258,7 +286,13 @@ fn profile() -> Command {
         .arg(memory_levels("Count the bytes of these memory levels for the roofline: HBM, L2, vL1D, LDS [default: all]"))
         .arg(flag("roofline-bench-only", "Only measure the GPU's peaks").alias("bench-only"))
         .arg(word("device", "N", "Measure the peaks of this GPU [default: 0]").alias("roofline-device"))
-        .arg(word("iteration-multiplexing", "KIND", "").num_args(0..=1).hide(true))
+        .arg(
+            word("iteration-multiplexing", "KIND", "Run a started program once, with all groups of counters multiplexed, instead of \
+            once for each group; an attach always does. KIND: kernel, kernel_launch_params [default]")
+                .num_args(0..=1)
+                .default_missing_value("kernel_launch_params")
+                .value_parser(["kernel", "kernel_launch_params"]),
+        )
         .arg(
             Arg::new("remaining")
                 .num_args(0..)
@@ -288,6 +322,7 @@ pub fn command() -> Command {
         .args_override_self(true)
         .subcommand(profile())
         .subcommand(live())
-        .subcommand(analyze());
+        .subcommand(analyze())
+        .subcommand(foreign::database());
     general(command)
 }

@@ -18,6 +18,21 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Returns the failure for files whose contents are wrong.
+pub(crate) fn unusable(what: impl Into<String>) -> Failure {
+    Failure::new(Kind::Input, what)
+}
+
+pub(crate) fn unreadable(file: &Path, error: &dyn std::fmt::Display) -> Failure {
+    unusable(format!("{}: {error}", file.display()))
+}
+
+/// Returns the name of a file without its directory.
+pub(crate) fn file_name(file: &Path) -> String {
+    file.file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
 /// Opens a regular file for reading.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;

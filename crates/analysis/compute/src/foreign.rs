@@ -15,8 +15,10 @@ enum Answer {
     NotBuilt(&'static str),
     /// A warning.
     NoEffect,
+    /// A warning with the reason.
+    Needless(&'static str),
 }
-use Answer::{NoEffect, NotBuilt};
+use Answer::{Needless, NoEffect, NotBuilt};
 
 /// An option that does nothing here.
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +54,27 @@ const OPERATORS: Answer = NotBuilt("-k takes a regular expression that matches k
 
 const GENERAL: &[Foreign] = &[option("config-dir", (1, 1), BUILT_IN)];
 
+const PAGES: Answer = NotBuilt(
+    "`analyze --html FILE` writes all tables as one page, and `midair live` shows a running process",
+);
+const ONE_DIRECTORY: Answer = NotBuilt("name each rank's directory by -p DIR");
+const AT_ANALYZE: Answer = Needless("profile draws no roofline: give it to analyze, which does");
+const NAMES: Answer = Needless("the roofline always names its kernels");
+
 const PROFILE: &[Foreign] = &[
-    flag("spatial-multiplexing", NotBuilt("")),
+    option("spatial-multiplexing", (0, MANY), NotBuilt("")),
+    flag("kernel-names", NAMES),
+    Foreign {
+        alias: "roofline-sort",
+        ..option("sort", (1, 1), AT_ANALYZE)
+    },
+    Foreign {
+        alias: "roofline-data-types",
+        short: Some('R'),
+        ..option("roofline-data-type", (1, MANY), AT_ANALYZE)
+    },
+    option("target", (1, 1), NoEffect),
+    option("rocprofiler-sdk-library-path", (1, 1), NoEffect),
     flag("pc-sampling", NotBuilt("")),
     option("pc-sampling-method", (1, 1), NotBuilt("")),
     option("pc-sampling-interval", (1, 1), NotBuilt("")),
@@ -69,15 +90,13 @@ const PROFILE: &[Foreign] = &[
 ];
 
 const ANALYZE: &[Foreign] = &[
-    option(
-        "gui",
-        (0, 1),
-        NotBuilt("--html FILE writes a page, --output-format db a database for viewers"),
-    ),
-    flag(
-        "tui",
-        NotBuilt("`rocprof-compute live` shows tables while the program runs"),
-    ),
+    option("gui", (0, 1), PAGES),
+    flag("tui", PAGES),
+    flag("random-port", PAGES),
+    flag("kernel-names", NAMES),
+    flag("spatial-multiplexing", NotBuilt("")),
+    option("nodes", (0, MANY), ONE_DIRECTORY),
+    flag("list-nodes", ONE_DIRECTORY),
     flag("list-torch-operators", OPERATORS),
     option("torch-operator", (0, MANY), OPERATORS),
     flag("list-triton-operators", OPERATORS),
@@ -87,10 +106,6 @@ const ANALYZE: &[Foreign] = &[
     Foreign {
         short: Some('g'),
         ..flag("debug", NoEffect)
-    },
-    Foreign {
-        alias: "sort",
-        ..option("roofline-sort", (1, 1), NoEffect)
     },
     option("pc-sampling-sorting-type", (1, 1), NoEffect),
     option("pc-sampling-rows", (1, 1), NoEffect),
@@ -158,7 +173,32 @@ pub(crate) fn answer(matches: &ArgMatches, name: &str, console: &Console) -> Res
         }
     }
     for foreign in all {
-        console.warning(&format!("--{} has no effect here", foreign.name));
+        let why = match foreign.answer {
+            Needless(why) => format!(": {why}"),
+            _ => String::new(),
+        };
+        console.warning(&format!("--{} has no effect here{why}", foreign.name));
     }
     Ok(())
+}
+
+/// The command that AMD's versions before 3.4 have, with any words.
+pub(crate) fn database() -> Command {
+    let rest = Arg::new("words")
+        .num_args(0..)
+        .trailing_var_arg(true)
+        .allow_hyphen_values(true);
+    Command::new(DATABASE)
+        .hide(true)
+        .disable_help_flag(true)
+        .arg(rest)
+}
+
+/// The name of that command.
+pub(crate) const DATABASE: &str = "database";
+
+/// Returns its refusal.
+pub(crate) fn no_database() -> Failure {
+    Failure::new(Kind::NotBuilt, "the command database is not built")
+        .hint("AMD removed it in 3.4; `analyze --output-format db` writes an SQLite database")
 }

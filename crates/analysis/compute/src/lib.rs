@@ -24,6 +24,7 @@ mod files;
 mod foreign;
 pub mod frame;
 pub mod live;
+mod needs;
 pub mod profile;
 mod program;
 pub mod read;
@@ -158,6 +159,9 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         _ => Form::Means,
     };
     check_lists(inner)?;
+    if mode.is_some_and(|(name, _)| name == foreign::DATABASE) {
+        return Err(foreign::no_database());
+    }
     foreign::answer(inner, mode.map_or("", |(name, _)| name), console)?;
     if inner.get_flag("specs") {
         let rows = Machine::find()?.system("", "");

@@ -3,6 +3,7 @@
 //!
 //! The collecting is done by `rocprofv3` in a process of its own; nothing here attaches.
 
+mod asked;
 pub mod collect;
 pub mod machine;
 mod peaks;
@@ -18,6 +19,7 @@ use crate::read::Workload;
 use crate::report::Options;
 use crate::report::roofline::Level;
 use crate::select::Blocks;
+use asked::Asked;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use collect::Collection;
@@ -46,7 +48,7 @@ fn given(matches: &ArgMatches, name: &str) -> bool {
 }
 
 /// Refuses options that exclude each other or are not built, before anything else is done.
-fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
+fn check(matches: &ArgMatches, asked: &Asked, program: &[OsString]) -> Result<(), Failure> {
     let attaches = given(matches, "attach-pid");
     let ways = ["block", "set", "roof-only", "roofline-bench-only"]
         .into_iter()
@@ -56,7 +58,7 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
             "--block, --set, and --roof-only are mutually exclusive options",
         ));
     }
-    if !given(matches, "name") && !given(matches, "output-directory") {
+    if !given(matches, "name") && asked.directory.is_none() {
         return Err(usage("the workload has no name").hint("-n NAME, or --output-directory DIR"));
     }
     let only = given(matches, "roofline-bench-only");
@@ -86,12 +88,6 @@ fn check(matches: &ArgMatches, program: &[OsString]) -> Result<(), Failure> {
         {
             return Err(usage(format!("--{name} {word} is not a number")));
         }
-    }
-    if given(matches, "iteration-multiplexing") {
-        return Err(usage(
-            "--iteration-multiplexing is not needed: midair always multiplexes groups of counters",
-        )
-        .hint("omit it; any number of blocks fits in one attach"));
     }
     if given(matches, "no-roof") && measures(matches) {
         return Err(usage("--no-roof and --roofline are mutually exclusive"));
@@ -148,7 +144,8 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         .get_many("remaining")
         .map(|words| words.cloned().collect())
         .unwrap_or_default();
-    check(matches, &program)?;
+    let asked = Asked::of(matches)?;
+    check(matches, &asked, &program)?;
     let levels = Level::read(&words(matches, "roofline-mem-level"))?;
     let attaches = given(matches, "attach-pid");
     let benchmark = match measures(matches) {
@@ -166,12 +163,16 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         ));
     }
     let name = text(matches, "name");
-    let directory = directory(matches, name.as_deref(), &machine)?;
+    let directory = directory(matches, &asked, name.as_deref(), &machine)?;
     let name = name.unwrap_or_else(|| {
         let last = directory.file_name();
         last.map_or_else(String::new, |last| last.to_string_lossy().into_owned())
     });
-    let place = prepare(&directory, matches.get_flag("overwrite"), &another(matches))?;
+    let place = prepare(
+        &directory,
+        matches.get_flag("overwrite"),
+        &another(matches, &asked),
+    )?;
     let definitions = write::perfmon(&directory, &plan)?;
     // Arguments may be passwords.
     let kept = match matches.get_flag("with-arguments") {
@@ -187,7 +188,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     write::system(&directory, &system)?;
     write::configuration(
         &directory,
-        &configuration(matches, &name, &directory, &blocks, &command),
+        &configuration(matches, &asked, &name, &directory, &blocks, &command),
     )?;
 
     if let Some(benchmark) = benchmark {
@@ -210,7 +211,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     if attaches {
         files::make(&live)?;
     }
-    let launches = words(matches, "kernel-iteration-range");
+    let launches = asked.launches;
     let collection = Collection {
         pid: text(matches, "attach-pid"),
         duration: text(matches, "attach-duration-msec"),
@@ -221,6 +222,8 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         launches: (!launches.is_empty())
             .then(|| format!("[{}]", launches.join(",").replace(':', "-"))),
         overhead: text(matches, "max-overhead"),
+        turns: given(matches, "iteration-multiplexing")
+            .then(|| directory.join("perfmon/groups.yaml")),
         directory: out,
         live: Some(live.clone()),
         keys: false,
@@ -299,6 +302,7 @@ fn chosen(matches: &ArgMatches, machine: &Machine, console: &Console) -> Result<
 /// Returns the directory for the files.
 fn directory(
     matches: &ArgMatches,
+    asked: &Asked,
     name: Option<&str>,
     machine: &Machine,
 ) -> Result<PathBuf, Failure> {
@@ -337,7 +341,7 @@ fn directory(
         });
         parts.collect()
     };
-    let directory = if let Some(directory) = matches.get_one::<PathBuf>("output-directory") {
+    let directory = if let Some(directory) = &asked.directory {
         keys_of(directory)
     } else {
         let name = name.unwrap_or_default();
@@ -367,12 +371,9 @@ fn directory(
 }
 
 /// Returns the option that names the directory, with another name that no earlier profile has.
-fn another(matches: &ArgMatches) -> String {
+fn another(matches: &ArgMatches, asked: &Asked) -> String {
     let option = |name: &str| text(matches, name).filter(|_| given(matches, name));
-    let (option, name) = match (
-        matches.get_one::<PathBuf>("output-directory"),
-        option("name"),
-    ) {
+    let (option, name) = match (&asked.directory, option("name")) {
         (Some(directory), _) => ("--output-directory", directory.display().to_string()),
         (None, name) => ("-n", name.unwrap_or_default()),
     };
@@ -410,6 +411,7 @@ fn prepare(directory: &Path, overwrite: bool, another: &str) -> Result<Directory
 /// Returns the options as `profiling_config.yaml` has them.
 fn configuration(
     matches: &ArgMatches,
+    asked: &Asked,
     name: &str,
     directory: &Path,
     blocks: &Blocks,
@@ -434,9 +436,15 @@ fn configuration(
         "format_rocprof_output",
         Text(text(matches, "format-rocprof-output").unwrap_or_else(|| "rocpd".to_owned())),
     );
-    put("iteration_multiplexing", Nothing);
+    put("iteration_multiplexing", word("iteration-multiplexing"));
     put("kernel", list("kernel"));
-    put("kernel_iteration_range", list("kernel-iteration-range"));
+    put(
+        "kernel_iteration_range",
+        match asked.launches.is_empty() {
+            true => Nothing,
+            false => List(asked.launches.clone()),
+        },
+    );
     put(crate::read::OWN, Text(env!("CARGO_PKG_VERSION").to_owned()));
     put("mode", Text("profile".to_owned()));
     put("name", Text(name.to_owned()));

@@ -7,10 +7,11 @@ mod passes;
 pub(crate) mod rocpd;
 mod scan;
 
-use crate::architecture::{Architecture, Form};
-use crate::files;
+use crate::architecture::{self, Architecture, Form};
+use crate::files::{self, file_name};
+pub(crate) use crate::files::{unreadable, unusable};
 use crate::frame::Frame;
-use midair_failure::{Failure, Kind};
+use midair_failure::Failure;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -56,15 +57,6 @@ pub(crate) const OWN: &str = "midair_version";
 
 /// The column of `--live-counters` that says how many dispatches a line stands for.
 const LIVE_WEIGHT: &str = "Dispatches";
-
-/// Returns the failure for files whose contents are wrong.
-pub(crate) fn unusable(what: impl Into<String>) -> Failure {
-    Failure::new(Kind::Input, what)
-}
-
-pub(crate) fn unreadable(file: &Path, error: &dyn std::fmt::Display) -> Failure {
-    unusable(format!("{}: {error}", file.display()))
-}
 
 impl Workload {
     /// Reads a directory.
@@ -245,15 +237,12 @@ fn gpu(
 ) -> Result<(&'static Architecture, HashMap<String, f64>), Failure> {
     let named = text(system, "gpu_arch").or(text(system, "arch"));
     let Some(architecture) = Architecture::named(named.unwrap_or_default()) else {
-        let known: Vec<&str> = Architecture::all().iter().map(|it| it.name).collect();
-        return Err(unusable(match named.unwrap_or_default() {
-            "" => format!(
-                "{}: sysinfo.csv does not name the architecture",
-                path.display()
-            ),
-            gpu => format!("{}: no tables exist for architecture {gpu}", path.display()),
-        })
-        .hint(format!("known are {}", known.join(", "))));
+        let mut failure = match named.unwrap_or_default() {
+            "" => unusable("sysinfo.csv does not name the architecture"),
+            gpu => architecture::unknown(gpu),
+        };
+        failure.what = format!("{}: {}", path.display(), failure.what);
+        return Err(failure);
     };
     let mut properties = HashMap::new();
     for (name, value) in system {
@@ -269,11 +258,6 @@ fn gpu(
 fn has_end(file: &Path, end: &str) -> bool {
     let name = file.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| name.ends_with(end) && !name.starts_with('.'))
-}
-
-fn file_name(file: &Path) -> String {
-    file.file_name()
-        .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// Whether a file is one pass of 2025: `pmc_perf_3.csv`, or `SQ_LEVEL_WAVES.csv` for a level

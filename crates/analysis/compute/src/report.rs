@@ -41,6 +41,8 @@ pub struct Options {
     pub data_types: Vec<String>,
     /// The levels of memory in the roofline; empty: all.
     pub memory_levels: Vec<roofline::Level>,
+    /// Whether the roofline has points of dispatches instead of kernels.
+    pub of_dispatches: bool,
 }
 
 impl Default for Options {
@@ -56,6 +58,7 @@ impl Default for Options {
             columns: Vec::new(),
             data_types: Vec::new(),
             memory_levels: Vec::new(),
+            of_dispatches: false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::architecture::{Architecture, Form, Metric, Panel, Table};
 use crate::frame::{Frame, field};
+use crate::needs;
 use crate::report::roofline::Level;
 use crate::sample::Rows;
 use midair_failure::{Failure, Kind};
@@ -33,6 +34,21 @@ const ALIASES: [(&str, &str); 22] = [
     ("pc_sampling", "21"),
 ];
 
+/// The hardware blocks whose counters can be chosen, as in AMD's versions up to 3.2. Names of AMD's later
+/// versions for tables have small letters (AMD-178).
+const HARDWARE: [&str; 11] = [
+    "SQ", "SQC", "LDS", "TA", "TD", "TCP", "TCC", "SPI", "CPC", "CPF", "GRBM",
+];
+
+/// The counters that are always counted, since units of normalization need them.
+pub(crate) const ALWAYS: [&str; 2] = ["SQ_WAVES", "GRBM_GUI_ACTIVE"];
+
+/// Whether a counter is one of a hardware block's. LDS is a part of SQ.
+fn is_in(counter: &str, block: &str) -> bool {
+    let (of, rest) = counter.split_once('_').unwrap_or((counter, ""));
+    of == block || block == "LDS" && of == "SQ" && rest.contains("LDS")
+}
+
 /// Panels, tables and metrics.
 #[derive(Debug, Clone, Default)]
 pub struct Blocks {
@@ -40,6 +56,8 @@ pub struct Blocks {
     ids: Vec<Vec<u32>>,
     /// The levels of memory that the roofline has; empty: all.
     levels: Vec<Level>,
+    /// Hardware blocks whose counters are wanted, whether or not a metric has all that it needs.
+    hardware: Vec<&'static str>,
 }
 
 /// Parses a number of one to three parts, such as `11.2.4`.
@@ -69,10 +87,14 @@ impl Blocks {
         form: Form,
         warn: &mut dyn FnMut(String),
     ) -> Result<Blocks, Failure> {
-        let mut ids = Vec::new();
+        let (mut ids, mut hardware) = (Vec::new(), Vec::new());
         for word in words.iter().flat_map(|word| word.split([',', ' '])) {
             let word = word.trim();
             if word.is_empty() {
+                continue;
+            }
+            if let Some(block) = HARDWARE.into_iter().find(|block| *block == word) {
+                hardware.push(block);
                 continue;
             }
             let lower = word.to_ascii_lowercase();
@@ -86,7 +108,7 @@ impl Blocks {
             };
             let one = Blocks {
                 ids: vec![id.clone()],
-                levels: Vec::new(),
+                ..Blocks::default()
             };
             let there = architecture.panels.iter().any(|panel| {
                 (id.len() == 1 && panel.id == id[0])
@@ -107,23 +129,52 @@ impl Blocks {
                 ));
             }
         }
-        if ids.is_empty() && words.iter().any(|word| !word.trim().is_empty()) {
+        let mut blocks = Blocks {
+            ids,
+            levels: Vec::new(),
+            hardware,
+        };
+        blocks.add_metrics_of_hardware(architecture, form);
+        if blocks.is_all() && words.iter().any(|word| !word.trim().is_empty()) {
             return Err(
                 Failure::new(Kind::Usage, "none of the selected blocks exists")
                     .hint(format!("--list-metrics {} lists all", architecture.name)),
             );
         }
-        Ok(Blocks {
-            ids,
-            levels: Vec::new(),
-        })
+        Ok(blocks)
+    }
+
+    /// Adds the metrics that need only counters of the chosen hardware blocks.
+    fn add_metrics_of_hardware(&mut self, architecture: &'static Architecture, form: Form) {
+        if self.hardware.is_empty() {
+            return;
+        }
+        for (number, metric) in Blocks::default().metrics(architecture, form) {
+            let counters = needs::counters(metric, architecture);
+            let is_counted =
+                |name: &String| self.has_counter(name) || ALWAYS.contains(&name.as_str());
+            let is_wanted = counters.iter().any(|name| self.has_counter(name));
+            if is_wanted && counters.iter().all(is_counted) && !self.has_id(number) {
+                self.ids.extend(parts(number));
+            }
+        }
+    }
+
+    /// Whether a counter of a chosen hardware block has this name.
+    pub(crate) fn has_counter(&self, name: &str) -> bool {
+        self.hardware.iter().any(|block| is_in(name, block))
+    }
+
+    /// Whether hardware blocks were chosen.
+    pub(crate) fn has_hardware(&self) -> bool {
+        !self.hardware.is_empty()
     }
 
     /// Returns the blocks of the roofline.
     pub fn roofline() -> Blocks {
         Blocks {
             ids: vec![vec![ROOFLINE]],
-            levels: Vec::new(),
+            ..Blocks::default()
         }
     }
 
@@ -148,7 +199,7 @@ impl Blocks {
 
     /// Whether nothing was chosen, so that everything is wanted.
     pub fn is_all(&self) -> bool {
-        self.ids.is_empty()
+        self.ids.is_empty() && self.hardware.is_empty()
     }
 
     /// Whether any part of a panel is wanted.
@@ -168,10 +219,12 @@ impl Blocks {
 
     /// Whether the metric with this number is wanted.
     pub fn has_metric(&self, number: &str) -> bool {
-        self.is_all() || {
-            let number = parts(number).unwrap_or_default();
-            self.ids.iter().any(|id| number.starts_with(id))
-        }
+        self.is_all() || self.has_id(number)
+    }
+
+    fn has_id(&self, number: &str) -> bool {
+        let number = parts(number).unwrap_or_default();
+        self.ids.iter().any(|id| number.starts_with(id))
     }
 
     /// Returns the chosen numbers.

@@ -4,7 +4,7 @@
 //! sizes and the time to read have limits.
 
 use crate::files;
-use crate::read::rocpd::wrong;
+use crate::read::bound::wrong;
 use crate::read::{bound, unusable};
 use midair_failure::Failure;
 use midair_output::{CodeLine, Function, NO_STACK, Part, frame_name};

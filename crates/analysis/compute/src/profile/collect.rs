@@ -33,6 +33,8 @@ pub struct Collection {
     pub launches: Option<String>,
     /// The share of the time that counting may take, in percent.
     pub overhead: Option<String>,
+    /// The file for the groups, if a started program runs once and the groups are multiplexed in it.
+    pub turns: Option<PathBuf>,
     /// The directory for its files.
     pub directory: PathBuf,
     /// Where the collecting program writes the counts so far, while it is attached.
@@ -102,9 +104,14 @@ impl Collection {
         if self.verbose {
             put(&["--log-level", "info"]);
         }
-        for group in &self.groups {
-            put(&["--pmc"]);
-            put(&group.iter().map(String::as_str).collect::<Vec<_>>());
+        match &self.turns {
+            Some(file) if self.pid.is_none() => words.extend(["--input".into(), file.into()]),
+            _ => {
+                for group in &self.groups {
+                    put(&["--pmc"]);
+                    put(&group.iter().map(String::as_str).collect::<Vec<_>>());
+                }
+            }
         }
         if let Some(file) = &self.definitions {
             words.extend(["--extra-counters".into(), file.into()]);
@@ -119,6 +126,15 @@ impl Collection {
         }
         words
     }
+}
+
+/// Returns the input file by which these groups are multiplexed in one run.
+fn turns(groups: &[Vec<String>]) -> String {
+    let mut text = String::from("jobs:\n  - pmc_groups:\n");
+    for group in groups {
+        text.push_str(&format!("      - [{}]\n", group.join(", ")));
+    }
+    text
 }
 
 /// What to do while a process is attached.
@@ -211,6 +227,9 @@ fn tell_signals(sender: &Sender<Event>) {
 impl Collection {
     /// Starts the collecting program.
     fn start(&self, console: &Console) -> Result<(PathBuf, Child), Failure> {
+        if let (Some(file), None) = (&self.turns, &self.pid) {
+            files::write(file, &turns(&self.groups))?;
+        }
         let mut command = rocprofv3();
         let program = PathBuf::from(command.get_program());
         let words = self.words();

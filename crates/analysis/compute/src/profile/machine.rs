@@ -5,7 +5,7 @@
     reason = "files of the kernel's and of this machine's"
 )]
 
-use crate::architecture::{Architecture, Model};
+use crate::architecture::{self, Architecture, Model};
 use crate::read::unusable;
 use midair_agents::{Agent, AgentType, OwnFiles, Sources};
 use midair_failure::Failure;
@@ -50,12 +50,10 @@ impl Machine {
             }
             names.push(agent.name);
         }
-        let known: Vec<&str> = Architecture::all().iter().map(|it| it.name).collect();
-        Err(unusable(match names.is_empty() {
-            true => "this machine has no AMD GPU".to_owned(),
-            false => format!("no tables exist for {}", names.join(", ")),
+        Err(match names.first() {
+            None => unusable("this machine has no AMD GPU"),
+            Some(name) => architecture::unknown(name),
         })
-        .hint(format!("known are {}", known.join(", "))))
     }
 
     /// Returns the rows of `sysinfo.csv` in AMD's order. Unknown ones have no value.

@@ -2,12 +2,11 @@
 //! can count at once.
 
 use crate::architecture::{Architecture, CHANNEL, Form};
-use crate::expression::Expression;
-use crate::frame::field;
+use crate::needs::{counters, counters_of};
 use crate::program::LEVEL_SUM;
 use crate::read::unusable;
 use crate::report::roofline;
-use crate::select::Blocks;
+use crate::select::{ALWAYS, Blocks};
 use midair_counters::plan::Event;
 use midair_counters::{Definitions, group};
 use midair_failure::Failure;
@@ -25,62 +24,6 @@ pub struct Plan {
     pub unknown: Vec<String>,
 }
 
-/// Adds the counters that an expression needs.
-fn counters_of(
-    text: &str,
-    level: &str,
-    architecture: &'static Architecture,
-    into: &mut BTreeSet<String>,
-) {
-    // All expressions of the tables can be parsed (tests/evaluation.rs).
-    let Ok(expression) = Expression::parse(text) else {
-        return;
-    };
-    let mut open = vec![expression];
-    while let Some(expression) = open.pop() {
-        match expression {
-            Expression::Name(name) => {
-                let name = match name.split_once('[') {
-                    // The channels are instances of one counter.
-                    Some((counter, _)) => counter.to_owned(),
-                    None if name == LEVEL_SUM && !level.is_empty() => {
-                        format!("{level}_ACCUM")
-                    }
-                    None => name,
-                };
-                if !field::OF_DISPATCH.contains(&name.as_str()) && !name.ends_with("_Timestamp") {
-                    into.insert(name);
-                }
-            }
-            Expression::Channel(name) => {
-                into.insert(name);
-            }
-            Expression::Variable(name) => {
-                if name == "denom" {
-                    for (_, text) in architecture.denominators {
-                        counters_of(text, level, architecture, into);
-                    }
-                } else if let Some((_, text)) = architecture
-                    .builtins
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                {
-                    counters_of(text, level, architecture, into);
-                }
-            }
-            Expression::Number(_) | Expression::None => {}
-            Expression::Negative(a) => open.push(*a),
-            Expression::Both(a, _, b) | Expression::Compare(a, _, b) => open.extend([*a, *b]),
-            Expression::If {
-                then,
-                condition,
-                otherwise,
-            } => open.extend([*then, *condition, *otherwise]),
-            Expression::Call(_, values) => open.extend(values),
-        }
-    }
-}
-
 /// Plans what to count for metrics.
 ///
 /// # Errors
@@ -94,16 +37,18 @@ pub fn plan(
     // together.
     let mut wanted: Vec<BTreeSet<String>> = Vec::new();
     for (_, metric) in blocks.metrics(architecture, form) {
-        let mut counters = BTreeSet::new();
-        for cell in metric.cells {
-            for form in [Form::Means, Form::Sums] {
-                if let Some(text) = cell.content.formula(form) {
-                    counters_of(text, metric.level, architecture, &mut counters);
-                }
-            }
-        }
+        let counters = counters(metric, architecture);
         if metric.name == CHANNEL || !counters.is_empty() {
             wanted.push(counters);
+        }
+    }
+    if blocks.has_hardware() {
+        for (_, metric) in Blocks::default().metrics(architecture, form) {
+            let mut counters = counters(metric, architecture);
+            counters.retain(|name| blocks.has_counter(name));
+            if !counters.is_empty() {
+                wanted.push(counters);
+            }
         }
     }
     if blocks.has_roofline()
@@ -119,7 +64,7 @@ pub fn plan(
         }
     }
     // These are what the units of normalization need, as in AMD's tool.
-    wanted.push(["SQ_WAVES", "GRBM_GUI_ACTIVE"].map(str::to_owned).into());
+    wanted.push(ALWAYS.map(str::to_owned).into());
 
     let known = midair_counters::Architecture::find(architecture.name).ok_or_else(|| {
         unusable(format!(

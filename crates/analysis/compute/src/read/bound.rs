@@ -1,8 +1,7 @@
 //! Limits for reading a database of another user: which tables, and how long.
 
-use super::rocpd::wrong;
-use super::{unreadable, unusable};
 use crate::files;
+use crate::files::{unreadable, unusable};
 use midair_failure::Failure;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
@@ -68,6 +67,30 @@ impl Deref for Database {
 
     fn deref(&self) -> &Connection {
         &self.connection
+    }
+}
+
+/// Returns the failure for what SQLite says about a file.
+pub(crate) fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
+    let failure = unreadable(path, error);
+    match error {
+        rusqlite::Error::SqliteFailure(code, _) => match code.code {
+            rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt => {
+                unusable(format!("{} is damaged or incomplete", path.display()))
+                    .hint("profile again")
+            }
+            rusqlite::ErrorCode::OperationInterrupted => unusable(format!(
+                "reading {} takes longer than its size explains",
+                path.display()
+            )),
+            // A table or a column is missing.
+            rusqlite::ErrorCode::Unknown => unusable(format!(
+                "{} has an unknown version: {error}",
+                path.display()
+            )),
+            _ => failure,
+        },
+        _ => failure,
     }
 }
 

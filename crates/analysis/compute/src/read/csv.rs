@@ -1,7 +1,7 @@
 //! Comma-separated files of millions of lines, read in one pass with a small buffer.
 
-use super::{unreadable, unusable};
 use crate::files;
+use crate::files::{unreadable, unusable};
 use crate::frame::{Column, Filling, Frame, Names, field};
 use midair_failure::Failure;
 use std::collections::HashSet;

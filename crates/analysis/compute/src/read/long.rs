@@ -4,8 +4,8 @@
 use super::csv::{
     DAMAGED, Dispatches, Lines, canonical, number, number_of_gpu, take_field, time, words,
 };
-use super::{file_name, unusable};
 use crate::evaluate::quantile;
+use crate::files::{file_name, unusable};
 use crate::frame::{Column, Filling, Frame, field};
 use midair_failure::Failure;
 use std::collections::{HashMap, HashSet};

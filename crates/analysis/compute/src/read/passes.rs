@@ -1,7 +1,7 @@
 //! Directories that have a file for each pass: several runs of the same program, joined.
 
 use super::csv::{once, wide};
-use super::{file_name, unusable};
+use crate::files::{file_name, unusable};
 use crate::frame::{Column, Filling, Frame, field};
 use crate::program::LEVEL_SUM;
 use midair_failure::Failure;

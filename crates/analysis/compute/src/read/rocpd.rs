@@ -3,11 +3,11 @@
 //!
 //! The tables are read, not the views: a view joins and groups the rows again for every query.
 
-use super::bound::{self, Database};
+use super::bound::{self, Database, wrong};
 use super::csv::Dispatches;
 use super::scan::{self, Trouble};
-use super::{file_name, unreadable, unusable};
 use crate::architecture::Architecture;
+use crate::files::{file_name, unreadable, unusable};
 use crate::frame::{Column, Filling, Frame, field};
 use midair_failure::Failure;
 use rusqlite::types::ValueRef;
@@ -586,29 +586,6 @@ impl Reader {
 /// zeros, which are no duration and must not come into a mean.
 fn is_timed(start: i64, end: i64) -> bool {
     start > 0 && end >= start
-}
-
-pub(crate) fn wrong(path: &Path, error: &rusqlite::Error) -> Failure {
-    let failure = unreadable(path, error);
-    match error {
-        rusqlite::Error::SqliteFailure(code, _) => match code.code {
-            rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt => {
-                unusable(format!("{} is damaged or incomplete", path.display()))
-                    .hint("profile again")
-            }
-            rusqlite::ErrorCode::OperationInterrupted => unusable(format!(
-                "reading {} takes longer than its size explains",
-                path.display()
-            )),
-            // A table or a column is missing.
-            rusqlite::ErrorCode::Unknown => unusable(format!(
-                "{} has an unknown version: {error}",
-                path.display()
-            )),
-            _ => failure,
-        },
-        _ => failure,
-    }
 }
 
 fn damaged(path: &Path, trouble: Trouble) -> Failure {

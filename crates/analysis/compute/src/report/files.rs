@@ -17,11 +17,7 @@ pub fn write(directory: &Path, report: &Report) -> Result<Vec<PathBuf>, Failure>
         if !sheet.has_values() {
             continue;
         }
-        let title: String = sheet
-            .title
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect();
+        let title = plain(&sheet.title);
         let name = match title.trim_matches('_') {
             "" => sheet.id.to_string(),
             title => format!("{}_{title}", sheet.id),
@@ -77,6 +73,12 @@ pub fn write(directory: &Path, report: &Report) -> Result<Vec<PathBuf>, Failure>
         written.push(file);
     }
     Ok(written)
+}
+
+/// Returns a text as a part of a file's name.
+pub(crate) fn plain(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    text.chars().map(plain).collect()
 }
 
 /// Appends a line.

@@ -12,6 +12,7 @@ use super::grid::{Side::Left, Side::Right, draw as draw_grid};
 use super::{KernelTime, Options, setting};
 use crate::architecture::{Architecture, Form, Newer};
 use crate::evaluate::Evaluator;
+use crate::frame::field;
 use crate::program::Row;
 use crate::read::{PEAK, Workload};
 use crate::sample::Rows;
@@ -50,6 +51,8 @@ pub struct Peaks {
     pub memory: Vec<(Level, f64)>,
     /// What computes.
     pub compute: Vec<Roof>,
+    /// The chosen types of data that have no roof here.
+    pub without: Vec<String>,
 }
 
 /// The point of a kernel in the roofline, at one level of memory.
@@ -69,7 +72,11 @@ pub struct Point {
 
 /// What computes with a type of data: the word of `--roofline-data-types`, the name of the roof, and
 /// the peak's name in `roofline.csv`.
-const ROOFS: [(&str, &str, &str); 8] = [
+const ROOFS: [(&str, &str, &str); 14] = [
+    ("FP4", "MFMA F4", "MFMAF4Flops"),
+    ("FP4", "MFMA F6F4", "MFMAF6F4Flops"),
+    ("FP6", "MFMA F6", "MFMAF6Flops"),
+    ("FP6", "MFMA F6F4", "MFMAF6F4Flops"),
     ("FP32", "VALU FP32", "FP32Flops"),
     ("FP32", "MFMA F32", "MFMAF32Flops"),
     ("FP16", "MFMA F16", "MFMAF16Flops"),
@@ -77,12 +84,14 @@ const ROOFS: [(&str, &str, &str); 8] = [
     ("FP8", "MFMA F8", "MFMAF8Flops"),
     ("FP64", "VALU FP64", "FP64Flops"),
     ("FP64", "MFMA F64", "MFMAF64Flops"),
-    (WHOLE, "MFMA I8", "MFMAI8Ops"),
+    ("I8", "MFMA I8", "MFMAI8Ops"),
+    ("I32", "VALU I32", "I32Ops"),
+    ("I64", "VALU I64", "I64Ops"),
 ];
 /// The types whose roofs are shown where none is chosen.
 const TYPES: [&str; 2] = ["FP32", "FP16"];
-/// The type of whole numbers.
-const WHOLE: &str = "I8";
+/// The types of whole numbers.
+const WHOLE: [&str; 3] = ["I8", "I32", "I64"];
 
 /// Returns the words that name types of data with a roof.
 pub fn types() -> Vec<&'static str> {
@@ -93,11 +102,12 @@ pub fn types() -> Vec<&'static str> {
 
 /// Returns the operations of a compute unit in a clock, as in the peaks of table 2.1.
 fn per_clock(architecture: &str, roof: &str) -> Option<f64> {
-    let [f16, bf16, f8, f64, i8] = match architecture {
-        "gfx908" => [1024.0, 512.0, 0.0, 0.0, 1024.0],
-        "gfx90a" => [1024.0, 1024.0, 0.0, 256.0, 1024.0],
-        "gfx942" => [2048.0, 2048.0, 4096.0, 256.0, 4096.0],
-        "gfx950" => [4096.0, 4096.0, 8192.0, 128.0, 8192.0],
+    let [f16, bf16, f8, f64, i8, f6f4] = match architecture {
+        "gfx908" => [1024.0, 512.0, 0.0, 0.0, 1024.0, 0.0],
+        "gfx90a" => [1024.0, 1024.0, 0.0, 256.0, 1024.0, 0.0],
+        "gfx942" => [2048.0, 2048.0, 4096.0, 256.0, 4096.0, 0.0],
+        // AMD's table has this number (api/compute/gfx950.json, 2.1.7), and 16384 may be meant.
+        "gfx950" => [4096.0, 4096.0, 8192.0, 128.0, 8192.0, 16834.0],
         _ => return None,
     };
     let count = match roof {
@@ -108,6 +118,7 @@ fn per_clock(architecture: &str, roof: &str) -> Option<f64> {
         "MFMA F8" => f8,
         "MFMA F64" => f64,
         "MFMA I8" => i8,
+        "MFMA F6F4" => f6f4,
         // The tables have none.
         _ => 0.0,
     };
@@ -141,7 +152,9 @@ pub fn peaks(workload: &Workload, options: &Options) -> Option<Peaks> {
             Some((level, bandwidth?))
         })
         .collect();
-    let compute: Vec<Roof> = ROOFS
+    let mut without = options.data_types.clone();
+    let mut compute: Vec<Roof> = Vec::new();
+    let roofs = ROOFS
         .into_iter()
         .filter(|(word, ..)| match options.data_types.as_slice() {
             [] => TYPES.contains(word),
@@ -152,18 +165,26 @@ pub fn peaks(workload: &Workload, options: &Options) -> Option<Peaks> {
                 true => measured(key),
                 false => units().and_then(|units| Some(units * per_clock(architecture, name)?)),
             };
-            Some(Roof {
+            let roof = Roof {
                 name,
                 peak: peak?,
-                whole: word == WHOLE,
-            })
-        })
-        .collect();
+                whole: WHOLE.contains(&word),
+            };
+            Some((word, roof))
+        });
+    for (word, roof) in roofs {
+        without.retain(|chosen| chosen != word);
+        // Two types may share a roof.
+        if !compute.contains(&roof) {
+            compute.push(roof);
+        }
+    }
     let known = is_measured || per_clock(architecture, "VALU FP32").is_some();
     (known && !memory.is_empty()).then_some(Peaks {
         measured: is_measured,
         memory,
         compute,
+        without,
     })
 }
 
@@ -181,7 +202,60 @@ fn formula(architecture: &'static Architecture, id: &str) -> Option<&'static str
         .formula(Form::Sums)
 }
 
-/// Returns the points of each kernel whose counters were collected, by time, the longest first.
+/// What has points of its own: a kernel, or one dispatch.
+struct Placed {
+    name: String,
+    rows: Vec<u32>,
+    /// The share of the time, in percent.
+    percent: f64,
+}
+
+/// Returns the kernels that took the longest.
+fn longest_kernels(
+    workload: &Workload,
+    kernels: &[KernelTime],
+    chosen: &Rows,
+    most: usize,
+) -> Vec<Placed> {
+    let of = |kernel: &KernelTime| {
+        let rows = chosen
+            .iter()
+            .filter(|row| workload.frame.kernel[*row] == kernel.kernel);
+        Placed {
+            name: workload.frame.names.text(kernel.kernel).to_owned(),
+            rows: rows.filter_map(|row| u32::try_from(row).ok()).collect(),
+            percent: kernel.percent,
+        }
+    };
+    kernels.iter().take(most).map(of).collect()
+}
+
+/// Returns the dispatches that took the longest.
+fn longest_dispatches(workload: &Workload, chosen: &Rows, most: usize) -> Vec<Placed> {
+    let frame = &workload.frame;
+    let at = |name: &str, row: usize| frame.named(name).map_or(f64::NAN, |it| it.get(row));
+    let took = |row: usize| at(field::END, row) - at(field::START, row);
+    let mut rows: Vec<(f64, usize)> = chosen
+        .iter()
+        .map(|row| (took(row), row))
+        .filter(|(took, _)| !took.is_nan())
+        .collect();
+    let all: f64 = rows.iter().map(|(took, _)| took).sum();
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    rows.truncate(most);
+    let of = |(took, row): (f64, usize)| {
+        let kernel = frame.kernel.get(row).copied().unwrap_or(0);
+        Placed {
+            name: format!("{}: {}", at(field::DISPATCH, row), frame.names.text(kernel)),
+            rows: u32::try_from(row).into_iter().collect(),
+            percent: if all > 0.0 { 100.0 * took / all } else { 0.0 },
+        }
+    };
+    rows.into_iter().map(of).collect()
+}
+
+/// Returns the points of each kernel, or of each dispatch, whose counters were collected, by time, the
+/// longest first.
 pub fn points(
     workload: &Workload,
     kernels: &[KernelTime],
@@ -194,13 +268,12 @@ pub fn points(
     let setting = setting(workload, Form::Sums, options);
     let mut evaluator = Evaluator::new(setting, &workload.frame, Rows::All(0));
     let mut points = Vec::new();
-    for kernel in kernels.iter().take(options.most) {
-        let rows = chosen
-            .iter()
-            .filter(|row| workload.frame.kernel[*row] == kernel.kernel);
-        evaluator.choose(Rows::Some(
-            rows.filter_map(|row| u32::try_from(row).ok()).collect(),
-        ));
+    let placed = match options.of_dispatches {
+        true => longest_dispatches(workload, chosen, options.most),
+        false => longest_kernels(workload, kernels, chosen, options.most),
+    };
+    for placed in placed {
+        evaluator.choose(Rows::Some(placed.rows));
         let mut value = |text| {
             let number = evaluator.value(text, Row::default()).number();
             number.filter(|number| *number > 0.0)
@@ -212,11 +285,11 @@ pub fn points(
             let text = intensity(workload.architecture, level);
             if let Some(intensity) = text.and_then(&mut value) {
                 points.push(Point {
-                    name: workload.frame.names.text(kernel.kernel).to_owned(),
+                    name: placed.name.clone(),
                     level,
                     intensity,
                     performance,
-                    percent: kernel.percent,
+                    percent: placed.percent,
                 });
             }
         }
@@ -310,6 +383,11 @@ pub fn tables(peaks: &Peaks, points: &[Point], decimals: usize) -> String {
         ];
         let sides = [Left, Left, Right, Right, Right, Left];
         out.push_str(&draw_grid(&headings.map(str::to_owned), &rows, &sides));
+    }
+    if !peaks.without.is_empty() {
+        let types = peaks.without.join(", ");
+        let of = peaks.origin();
+        out.push_str(&format!("No roof is known for {types} ({of}).\n"));
     }
     if let Some(missing) = missing(peaks, points) {
         out.push_str(&missing);

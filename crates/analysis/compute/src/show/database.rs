@@ -1,8 +1,8 @@
 //! Databases: rocpd files, and what other SQLite files have.
 
 use super::{LONGEST, MOST_COLUMNS, Rows, Shown, Times, cell, damaged, no_table};
+use crate::read::bound::wrong;
 use crate::read::bound::{self, Database};
-use crate::read::rocpd::wrong;
 use midair_failure::Failure;
 use midair_output::Stat;
 use rusqlite::types::ValueRef;

@@ -810,11 +810,11 @@ fn the_memory_chart_is_a_table_where_it_is_asked_for() {
 fn options_without_effect_are_told() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = directory(temporary.path(), "SQ_WAVES", &[("vadd", 10, "4")]);
-    let words = ["analyze", "-p", text(&dir), "--sort", "kernels", "-g"];
+    let words = ["analyze", "-p", text(&dir), "--kernel-names", "-g"];
     let output = run(&words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
-    for name in ["--roofline-sort", "--debug"] {
+    for name in ["--kernel-names", "--debug"] {
         assert!(
             said.contains(&format!("{name} has no effect here")),
             "{said}"

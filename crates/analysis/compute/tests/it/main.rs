@@ -9,6 +9,7 @@ mod evaluation;
 mod intervals;
 mod live;
 mod long;
+mod older;
 mod page;
 mod profile;
 mod roofline;

@@ -306,7 +306,14 @@ fn what_cannot_be_is_refused_by_name() {
             "not a valid directory name",
         ),
         (
-            &["-n", "x", "--attach-pid", "1", "--iteration-multiplexing"],
+            &[
+                "-n",
+                "x",
+                "--attach-pid",
+                "1",
+                "--iteration-multiplexing",
+                "grid",
+            ],
             2,
             "--iteration-multiplexing",
         ),
@@ -447,10 +454,10 @@ fn peaks_are_measured_by_amds_benchmark_and_said_to_be() {
     );
     assert_eq!(roofs.matches("2614886.40").count(), 2, "{roofs}");
     assert!(!roofs.contains("F16") && !roofs.contains("VALU"), "{roofs}");
-    let refused = analyze(&dir, &["--roofline-data-types", "FP4"]);
+    let refused = analyze(&dir, &["--roofline-data-types", "FP3"]);
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("no peak is known for the type FP4"), "{said}");
+    assert!(said.contains("no peak is known for the type FP3"), "{said}");
 }
 
 #[test]

@@ -160,6 +160,7 @@ mod tests {
         let peaks = Peaks {
             measured: false,
             memory: vec![(Level::Hbm, 5000.0)],
+            without: Vec::new(),
             compute: vec![roof],
         };
         let drawn = draw(&peaks, &[], str::to_owned);
