@@ -3,8 +3,8 @@
 //! A pointer is printed and never followed: the memory is the target's, may be gone, and was not
 //! copied. This differs from AMD's tool, which prints the text behind `char *`.
 
-use crate::api::{Field, Parameter, Shape};
 use crate::digits;
+use midair_trace::api::{Field, Parameter, Shape};
 use std::fmt::Write;
 
 /// Calls `each` with the text of every parameter whose words are there. The text is made in `text`,

@@ -7,14 +7,14 @@
 //!
 //! The headings are as in AMD's `pmc_perf.csv`, and `Dispatches` (decision FMT-050).
 
-use crate::api::Names;
 use crate::counters::reader::Reader;
 use crate::counters::values;
-use crate::index::untimed;
 use crate::job::Job;
 use crate::model::{Plan, Trace};
-use crate::record_file::WalkError;
 use midair_record::event::{Kernel, Record, kind};
+use midair_trace::api::Names;
+use midair_trace::index::untimed;
+use midair_trace::record_file::WalkError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! What is shown of counters at the end of `midair attach`: tables for people, and the same as
 //! fields of the JSON document ([`Screen::json`](crate::Screen::json)).
 
-use crate::api::Names;
 use crate::counter_table;
 use crate::device_table;
 use crate::gpu;
@@ -9,6 +8,7 @@ use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::table::Style;
 use midair_record::event::kind;
+use midair_trace::api::Names;
 use serde_json::{Map, Value};
 
 /// Counters of one or more sessions.

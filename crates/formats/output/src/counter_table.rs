@@ -1,7 +1,6 @@
 //! The table of counters at the end of `midair attach`: for each kernel what its dispatches counted
 //! on average, from how many windows, and how certain that is.
 
-use crate::api::Names;
 use crate::counter_findings;
 use crate::counter_report::CounterReport;
 use crate::counters::batch::Batch;
@@ -9,10 +8,11 @@ use crate::counters::reader::Reader;
 use crate::counters::{Counts, Verdict, values};
 use crate::job::Job;
 use crate::model::{Plan, Trace};
-use crate::record_file::WalkError;
 use crate::table::{Style, fit};
 use midair_counters::statistics::{Class, Counter, Window, Windows};
 use midair_record::event::{Kernel, Record, kind};
+use midair_trace::api::Names;
+use midair_trace::record_file::WalkError;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

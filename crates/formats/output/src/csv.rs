@@ -16,7 +16,6 @@ mod row;
 
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
-use crate::cuda::copy_operation;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::{Job, address};
 use crate::notes;
@@ -24,6 +23,7 @@ use crate::sink::{Opened, Sink, Writer};
 use crate::stats;
 use midair_domain::KindSet;
 use midair_record::event::{Kernel, NO_NODE, Record, kind};
+use midair_trace::cuda::copy_operation;
 use row::{PROCESS, Row, begin, call_row};
 
 const CALLS: &[&str] = &[

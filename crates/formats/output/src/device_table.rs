@@ -4,9 +4,9 @@
 use crate::counters::reader::Reader;
 use crate::counters::{Reading, values};
 use crate::job::Job;
-use crate::record_file::WalkError;
 use crate::table::{Style, fit};
 use midair_record::event::{Record, kind};
+use midair_trace::record_file::WalkError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;

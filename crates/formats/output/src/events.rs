@@ -11,9 +11,9 @@
 //! Decision: FMT-055 (`docs/deviations/formats.md`).
 
 use crate::model::Trace;
-use crate::record_file::{RecordFile, WalkError};
 use foldhash::fast::RandomState;
 use midair_record::event::{Barrier, EventCall, Record, flag, hip_event, kind};
+use midair_trace::record_file::{RecordFile, WalkError};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
@@ -257,8 +257,8 @@ fn walk(records: &RecordFile, kind: u8, mut see: impl FnMut(&Record<'_>)) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record_file::RecordWriter;
     use midair_record::event::{Header, encode};
+    use midair_trace::record_file::RecordWriter;
 
     #[test]
     fn calls_beyond_the_limit_are_counted() {

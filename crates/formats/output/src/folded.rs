@@ -6,13 +6,13 @@
 //! flamegraph.pl, which other tools read as well). For speedscope the same stacks are one JSON
 //! document (its file-format-schema.json).
 
-use crate::code;
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::frame_names::Part;
-use crate::index::{Sum, Work};
 use crate::job::Job;
 use crate::options::Frames;
 use crate::sink::{Nothing, Opened, Sink, Writer};
+use midair_trace::code;
+use midair_trace::frame_names::Part;
+use midair_trace::index::{Sum, Work};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 

@@ -3,7 +3,6 @@
 
 mod walks;
 
-use crate::api::Names;
 use crate::files::{FileSet, Suffixes, WriteError};
 use crate::job::Job;
 use crate::model::{Plan, Trace};
@@ -12,6 +11,7 @@ use crate::sink::Opened;
 use crate::{
     columns, csv, folded, html, json, kineto, notes, otf2, parquet, pftrace, pprof, rocpd, summary,
 };
+use midair_trace::api::Names;
 use std::path::PathBuf;
 
 /// A row of the table.

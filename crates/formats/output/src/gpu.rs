@@ -3,10 +3,10 @@
 //!
 //! Decisions: CUDA-030 to CUDA-033 (`docs/deviations/cuda.md`).
 
-use crate::cuda::devices;
-use crate::index::Index;
 use crate::table::{Style, fit};
 use midair_record::event::Kernel;
+use midair_trace::cuda::devices;
+use midair_trace::index::Index;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -406,8 +406,8 @@ pub(crate) fn gpu_table(samples: Option<&GpuSamples>, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::devices::Device;
     use midair_record::event::{CudaDevice, NO_NODE, cuda_node};
+    use midair_trace::cuda::devices::Device;
 
     fn metric(name: &str, group: u32) -> GpuMetric {
         GpuMetric {

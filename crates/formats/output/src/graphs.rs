@@ -8,11 +8,11 @@
 //!
 //! Decision: FMT-054 (`docs/deviations/formats.md`).
 
-use crate::index::untimed;
 use crate::model::Trace;
-use crate::record_file::{RecordFile, WalkError};
 use foldhash::fast::RandomState;
 use midair_record::event::{GraphCall, Kernel, Record, flag, graph, kind};
+use midair_trace::index::untimed;
+use midair_trace::record_file::{RecordFile, WalkError};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
@@ -284,8 +284,8 @@ fn read(walked: Result<(), WalkError<Infallible>>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record_file::RecordWriter;
     use midair_record::event::{Header, encode};
+    use midair_trace::record_file::RecordWriter;
 
     #[test]
     fn launches_beyond_the_limit_are_counted() {

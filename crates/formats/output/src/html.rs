@@ -18,10 +18,10 @@ mod timeline;
 
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::folded::{self, Named};
-use crate::frame_names::Part;
 use crate::job::Job;
 use crate::options::Frames;
 use crate::sink::{Opened, Sink, Writer};
+use midair_trace::frame_names::Part;
 use rows::Session;
 use serde_json::{Value, json};
 use series::Series;

@@ -1,19 +1,19 @@
 //! A session as the writers see it: the trace, its index, and names in the form that the user
 //! wants.
 
-use crate::api::Names;
 use crate::counters::Counting;
-use crate::cuda::devices::{self, Agents};
 use crate::events::Events;
 use crate::graphs::Graphs;
-use crate::index::Index;
-use crate::kernel_name::{Namer, UNSEEN_KERNEL};
-use crate::limits;
 use crate::model::{Plan, Trace};
 use crate::options::{AgentIndex, KernelNames};
-use crate::renamed::Renamed;
 use midair_agents::Agent;
 use midair_record::event::Kernel;
+use midair_trace::api::Names;
+use midair_trace::cuda::devices::{self, Agents};
+use midair_trace::index::Index;
+use midair_trace::kernel_name::{Namer, UNSEEN_KERNEL};
+use midair_trace::limits;
+use midair_trace::range_names::Renamed;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -23,8 +23,6 @@ mod stacks;
 
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
-use crate::cuda::devices::ordinal;
-use crate::cuda::stream_parts;
 use crate::files::{FileSet, Folder, ReservedFile, WriteError};
 use crate::job::Job;
 use crate::json::pieces;
@@ -35,6 +33,8 @@ use lines::{Lines, Place, quoted};
 use midair_agents::AgentType;
 use midair_domain::sets;
 use midair_record::event::{Api, Record, cuda_node, kind};
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::stream_parts;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::io;

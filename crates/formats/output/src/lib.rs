@@ -1,8 +1,7 @@
 //! Writers of traces.
 //!
-//! A session collects records into a [`RecordWriter`], which keeps an [`Index`] of them from the
-//! first one on. It finishes the writer into a [`RecordFile`], puts a [`Trace`] together, and calls
-//! [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for.
+//! A session collects records into a [`RecordWriter`] (`midair-trace`), finishes it into a
+//! [`RecordFile`], puts a [`Trace`] together, and calls [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for.
 //! [`Screen`] is what `midair attach` prints at its end.
 //!
 //! Writers stream: their memory depends on how many different kernels, streams and calls there are,
@@ -11,15 +10,10 @@
 //! writes. Files appear whole or not at all.
 #![forbid(unsafe_code)]
 
-mod activity;
 mod agent_numbers;
-mod amd;
 mod apart;
-mod api;
 mod arguments;
-pub mod bursts;
-mod choice;
-mod code;
+mod burst_report;
 pub mod columns;
 mod counted_so_far;
 mod counter_findings;
@@ -27,8 +21,6 @@ mod counter_report;
 mod counter_table;
 mod counters;
 mod csv;
-mod ctype;
-mod cuda;
 mod device_readings;
 mod device_table;
 mod difference;
@@ -37,17 +29,13 @@ mod events;
 pub mod files;
 mod folded;
 mod formats;
-mod frame_names;
 mod gpu;
 mod graphs;
 mod html;
-mod index;
 mod job;
 mod json;
-mod kernel_name;
 mod kineto;
 mod lanes;
-mod limits;
 mod model;
 pub mod names;
 mod notes;
@@ -58,10 +46,7 @@ mod pftrace;
 mod pprof;
 mod process;
 mod progress;
-mod record_file;
-mod renamed;
 mod rocpd;
-mod rolling;
 pub mod screen;
 mod sink;
 mod stats;
@@ -69,38 +54,38 @@ mod summary;
 pub mod table;
 pub mod threads;
 
-pub use activity::{Activity, Shares, is_wait};
 pub use apart::told_apart;
-pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use arguments::words_of;
-pub use choice::KernelFilter;
-pub use code::{CodeLine, NO_STACK, frame as frame_name};
 pub use counted_so_far::write_counted_so_far;
 pub use counter_report::CounterReport;
 pub use counter_table::counter_table;
 pub use csv::{CounterCsv, CounterRow};
-pub use cuda::devices::Device;
 pub use device_readings::{DeviceReadings, DeviceValue};
 pub use difference::Difference;
 pub use files::WriteError;
-pub use frame_names::{Part, is_module_call};
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
-pub use index::{
-    Cuda, Function, Index, Mapped, Object, Snapshot, StackSummary, Stacks, Stat, Symbol,
-};
 pub use json::agent_of_json;
 pub use midair_demangle::{demangle as demangled, demangle_host, shortened as short_names};
+pub use midair_trace::activity::{Activity, Shares, is_wait};
+pub use midair_trace::api::{Field, Kind, Names, Parameter, Shape, Text};
+pub use midair_trace::code::{CodeLine, NO_STACK, frame as frame_name};
+pub use midair_trace::cuda::devices::Device;
+pub use midair_trace::frame_names::{Part, is_module_call};
+pub use midair_trace::index::{
+    Cuda, Function, Index, Mapped, Object, Snapshot, StackSummary, Stacks, Stat, Symbol,
+};
+pub use midair_trace::kernel_filter::KernelFilter;
+pub use midair_trace::record_file::{
+    Cursor, NoRoom, Observed, Observer, RecordFile, RecordWriter, Times, WalkError,
+};
+pub use midair_trace::rolling::{Keep, Window};
 pub use model::{Attach, Plan, Trace};
 pub use options::{
     AgentIndex, Console, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit,
 };
 pub use process::{Node, Outcome, Place, Process};
 pub use progress::written;
-pub use record_file::{
-    Cursor, NoRoom, Observed, Observer, RecordFile, RecordWriter, Times, WalkError,
-};
 pub use rocpd::{SchemaPart, rocpd_schema};
-pub use rolling::{Keep, Window};
 pub use screen::Screen;
 pub use summary::check_group;
 

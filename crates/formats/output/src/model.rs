@@ -1,12 +1,12 @@
 //! The input of the writers: a session, and the plan of what to write.
 
-use crate::choice::KernelFilter;
 use crate::gpu::GpuSamples;
 use crate::options::{AgentIndex, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit};
 use crate::process::{Outcome, Process};
-use crate::record_file::RecordFile;
 use midair_agents::Agent;
 use midair_counters::CounterPlan;
+use midair_trace::kernel_filter::KernelFilter;
+use midair_trace::record_file::RecordFile;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -136,8 +136,8 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record_file::RecordWriter;
     use midair_record::event::note;
+    use midair_trace::record_file::RecordWriter;
 
     #[test]
     fn files_are_written_from_the_least_number_of_bytes_on() {

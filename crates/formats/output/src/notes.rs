@@ -3,7 +3,7 @@
 use crate::counter_findings;
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
-use crate::limits;
+use midair_trace::limits;
 use std::fmt::Write;
 
 /// The file's name behind the prefix.

@@ -1,52 +1,7 @@
 //! What the user may ask of the writers, one type for each option.
 
-/// How kernels are named (rocprofv3's `-M` and `-T`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum KernelNames {
-    /// With template arguments and parameters.
-    #[default]
-    Demangled,
-    /// The bare name.
-    Truncated,
-    /// As in the code object.
-    Mangled,
-}
-
-/// Which frames of stacks flame graphs have (`--stacks-by`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Frames {
-    /// All.
-    #[default]
-    All,
-    /// None of dispatchers and runtimes.
-    Operators,
-    /// PyTorch's modules only.
-    Modules,
-    /// None: only kernels and copies.
-    None,
-}
-
-impl Frames {
-    /// Returns the frames for a word of the option.
-    pub fn of(word: Option<&str>) -> Frames {
-        match word {
-            Some("operator") => Frames::Operators,
-            Some("module") => Frames::Modules,
-            Some("kernel") => Frames::None,
-            _ => Frames::All,
-        }
-    }
-
-    /// Returns its word.
-    pub fn text(self) -> &'static str {
-        match self {
-            Frames::All => "frame",
-            Frames::Operators => "operator",
-            Frames::Modules => "module",
-            Frames::None => "kernel",
-        }
-    }
-}
+pub use midair_trace::frame_names::Frames;
+pub use midair_trace::kernel_name::KernelNames;
 
 /// How csv files name agents (rocprofv3's `-A`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

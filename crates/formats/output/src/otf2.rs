@@ -19,7 +19,6 @@ mod locations;
 mod rows;
 mod sort;
 
-use crate::cuda::devices::ordinal;
 use crate::files::{FileSet, NewArchive, OutputFile, WriteError};
 use crate::job::Job;
 use crate::json::pieces;
@@ -30,6 +29,7 @@ use definitions::{Definitions, Domain, GroupType, LocationType};
 use foldhash::fast::RandomState;
 use locations::{Locations, Written};
 use midair_agents::AgentType;
+use midair_trace::cuda::devices::ordinal;
 use sort::{Event, Sorter};
 use std::collections::HashMap;
 use std::path::PathBuf;

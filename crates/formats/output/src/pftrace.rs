@@ -21,10 +21,8 @@ mod packets;
 mod tracks;
 mod wire;
 
-use crate::api::{has_message, number_in_files};
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
-use crate::cuda::{copy_direction, copy_operation};
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::{AgentName, Job, address};
 use crate::notes;
@@ -38,6 +36,8 @@ use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel,
     KfdEvent, Marker, NO_NODE, Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
+use midair_trace::api::{has_message, number_in_files};
+use midair_trace::cuda::{copy_direction, copy_operation};
 use packets::{Event, Name, Packets};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -4,9 +4,7 @@
 
 mod messages;
 
-use crate::code;
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::index::Work;
 use crate::job::Job;
 use crate::options::Frames;
 use crate::sink::{Nothing, Opened, Sink, Writer};
@@ -14,6 +12,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use foldhash::fast::RandomState;
 use messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use midair_trace::code;
+use midair_trace::index::Work;
 use prost::Message;
 use std::collections::HashMap;
 use std::io::{self, Write};

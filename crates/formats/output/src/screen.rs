@@ -14,16 +14,17 @@ mod stacks;
 pub use crate::model::Cost;
 pub(crate) use json::head;
 
-use crate::activity::Shares;
-use crate::api::Names;
-use crate::bursts::{BurstReport, Coverage};
+use crate::burst_report::BurstReport;
 use crate::counter_report::CounterReport;
-use crate::cuda::devices::{Agents, ordinal};
-use crate::index::{Index, StackSummary};
 use crate::model::Trace;
 use crate::options::KernelNames;
 use crate::table::{Of, Section, Style, sections};
 use midair_agents::AgentType;
+use midair_trace::activity::Shares;
+use midair_trace::api::Names;
+use midair_trace::bursts::Coverage;
+use midair_trace::cuda::devices::{Agents, ordinal};
+use midair_trace::index::{Index, StackSummary};
 use stacks::StackReport;
 use std::path::PathBuf;
 

@@ -2,10 +2,10 @@
 //!
 //! Decisions: FMT-002, FMT-003 (`docs/deviations/formats.md`).
 
-use crate::index::Stat;
 use crate::job::Job;
 use midair_domain::{KindSet, Statistics};
 use midair_record::event::kind;
+use midair_trace::index::Stat;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

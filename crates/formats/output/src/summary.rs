@@ -6,12 +6,12 @@
 //! both up under the first.
 
 use crate::files::{FileSet, WriteError};
-use crate::index::Stat;
 use crate::job::Job;
 use crate::model::Plan;
 use crate::options::{Console, SummaryTo, Unit};
 use crate::stats::{self, DomainStats, exponent};
 use midair_failure::plain;
+use midair_trace::index::Stat;
 use regex_lite::Regex;
 use std::cmp::Reverse;
 use std::fmt::Write;

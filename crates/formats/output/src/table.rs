@@ -3,17 +3,17 @@
 //! These are plain functions from the index's sums to text. Names come from the target, so
 //! everything that a terminal would interpret is removed.
 
-use crate::activity::is_wait;
 use crate::apart::told_apart;
-use crate::api::Names;
-use crate::code;
-use crate::index::{Index, Stat};
-use crate::kernel_name::{Namer, UNSEEN_KERNEL};
 use crate::options::KernelNames;
 use midair_demangle::shortened;
 use midair_domain::{Ranked, sets};
 use midair_failure::plain;
 use midair_record::event::kind;
+use midair_trace::activity::is_wait;
+use midair_trace::api::Names;
+use midair_trace::code;
+use midair_trace::index::{Index, Stat};
+use midair_trace::kernel_name::{Namer, UNSEEN_KERNEL};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;

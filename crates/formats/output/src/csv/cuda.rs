@@ -2,10 +2,10 @@
 //! tables have the same names.
 
 use super::row::{self, Row};
-use crate::cuda::devices::ordinal;
-use crate::cuda::{NONE, memories, names_stream, stream_parts};
 use crate::job::{Job, address};
 use midair_record::event::{NO_NODE, Record, kind};
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::{NONE, memories, names_stream, stream_parts};
 
 /// The columns behind AMD's columns of kernels. `Cuda_Stream` is CUPTI's number within the context,
 /// while `Stream_Id` is the trace's own.

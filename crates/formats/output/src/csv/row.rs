@@ -3,9 +3,9 @@
 use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
-use crate::limits;
 use crate::stats;
 use midair_record::event::Record;
+use midair_trace::limits;
 use std::borrow::Cow;
 
 /// The last column in tables of several processes that have no column with the process.

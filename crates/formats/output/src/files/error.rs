@@ -1,5 +1,6 @@
 //! Why results could not be written.
 
+use midair_trace::record_file::WalkError;
 use std::io;
 use std::path::PathBuf;
 
@@ -25,6 +26,15 @@ pub enum WriteError {
     /// Our own store of records could not be read.
     #[error("cannot read the collected records: {0}")]
     Records(io::Error),
+}
+
+impl From<WalkError<WriteError>> for WriteError {
+    fn from(error: WalkError<WriteError>) -> Self {
+        match error {
+            WalkError::Read(source) => WriteError::Records(source),
+            WalkError::Visit(error) => error,
+        }
+    }
 }
 
 impl WriteError {

@@ -2,13 +2,9 @@
 
 use super::Page;
 use super::timeline::{Category, Key};
-use crate::api::has_message;
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
-use crate::cuda::devices::ordinal;
-use crate::cuda::{copy_operation, stream_parts};
 use crate::files::WriteError;
-use crate::index::untimed;
 use crate::job::Job;
 use crate::sink::Sink;
 use foldhash::fast::RandomState;
@@ -16,6 +12,10 @@ use midair_agents::AgentType;
 use midair_record::event::{
     Allocation, Api, Copy, CudaTransfer, Kernel, Marker, MemorySet, Record, Scratch, kind,
 };
+use midair_trace::api::has_message;
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::{copy_operation, stream_parts};
+use midair_trace::index::untimed;
 use std::collections::HashMap;
 
 /// `roctxRangeStartA` and its stop (source: api/rocprofiler_sdk.json).

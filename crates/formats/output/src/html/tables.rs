@@ -3,11 +3,11 @@
 //! A table has at most [`MOST_ROWS`] rows, and all tables together have at most [`MOST_BYTES`] of
 //! names in full length. Further rows are summed up in one, and further names are cut.
 
-use crate::index::Stat;
 use crate::job::Job;
-use crate::limits;
 use crate::screen::Head;
 use crate::table::{Of, Section, full_sections};
+use midair_trace::index::Stat;
+use midair_trace::limits;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 

@@ -5,8 +5,8 @@
 //! name of the longest. The buckets are twice as wide each time that there are too many spans again.
 //! So the page has a bounded size, and shows each row everywhere, however many records there are.
 
-use crate::limits;
 use foldhash::fast::RandomState;
+use midair_trace::limits;
 use std::collections::HashMap;
 use std::hash::Hash;
 

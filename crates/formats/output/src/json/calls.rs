@@ -3,12 +3,12 @@
 
 use super::emit::Emit;
 use super::size;
-use crate::api::Parameter;
-use crate::api::number_in_files;
 use crate::arguments;
 use crate::job::Job;
 use midair_domain::sets;
 use midair_record::event::{Api, kind};
+use midair_trace::api::Parameter;
+use midair_trace::api::number_in_files;
 use std::io;
 
 /// From this number of an operation on, its function is looked up for each record. A target can

@@ -3,13 +3,13 @@
 
 use super::emit::Emit;
 use super::parts::{correlation, times};
-use crate::api::{Kind, Names, number_in_files};
-use crate::cuda::devices::ordinal;
-use crate::cuda::{FIRST_KIND, NONE, memories, memory, names_stream, stream_parts};
 use crate::job::{Job, address};
 use midair_record::event::{
     Api, Copy, CudaLaunch, CudaTransfer, Kernel, MemorySet, Synchronization, UnifiedMemory,
 };
+use midair_trace::api::{Kind, Names, number_in_files};
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::{FIRST_KIND, NONE, memories, memory, names_stream, stream_parts};
 use std::borrow::Cow;
 use std::io;
 

@@ -2,10 +2,10 @@
 
 use super::emit::Emit;
 use super::parts::times;
-use crate::api::number_in_files;
 use crate::job::Job;
 use midair_domain::kind;
 use midair_record::event::KfdEvent;
+use midair_trace::api::number_in_files;
 use std::io;
 
 pub(super) fn event<W: io::Write>(

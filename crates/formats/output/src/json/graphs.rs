@@ -3,9 +3,9 @@
 use super::emit::Emit;
 use super::parts::{correlation, times};
 use super::size;
-use crate::api::number_in_files;
 use crate::job::Job;
 use midair_record::event::GraphCall;
+use midair_trace::api::number_in_files;
 use std::io;
 
 pub(super) fn launch<W: io::Write>(

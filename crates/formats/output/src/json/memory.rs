@@ -3,10 +3,10 @@
 use super::emit::Emit;
 use super::parts::{correlation, times};
 use super::size;
-use crate::api::number_in_files;
-use crate::cuda::runtime_name;
 use crate::job::{Job, address};
 use midair_record::event::{Allocation, Marker, NO_NODE, Scratch};
+use midair_trace::api::number_in_files;
+use midair_trace::cuda::runtime_name;
 use std::io;
 
 /// The handle that means no agent in AMD's records of releases (source: the SDK's records; its

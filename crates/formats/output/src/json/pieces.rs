@@ -2,9 +2,9 @@
 
 use super::emit::Emit;
 use super::{agents, metadata, symbols};
-use crate::index::{Object, Symbol};
 use crate::job::Job;
 use midair_agents::Agent;
+use midair_trace::index::{Object, Symbol};
 use serde_json::Value;
 use std::io;
 

@@ -1,9 +1,9 @@
 //! `summary[]`: statistics of each domain, only with `--stats` or a summary.
 
 use super::emit::Emit;
-use crate::index::Stat;
 use crate::job::Job;
 use crate::stats;
+use midair_trace::index::Stat;
 use std::io;
 
 pub(super) fn write<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {

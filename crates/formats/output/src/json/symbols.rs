@@ -4,11 +4,11 @@
 //! dummies.
 
 use super::emit::Emit;
-use crate::index::{Object, Symbol};
 use crate::job::Job;
-use crate::kernel_name::{self, Spellings};
-use crate::limits;
 use midair_record::event::{CodeObject, KernelSymbol};
+use midair_trace::index::{Object, Symbol};
+use midair_trace::kernel_name::{self, Spellings};
+use midair_trace::limits;
 use std::collections::BTreeMap;
 use std::io;
 

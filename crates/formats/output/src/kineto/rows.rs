@@ -2,16 +2,18 @@
 
 use super::lines::{Args, Place};
 use super::{MOST_NAMES, Session, row};
-use crate::api::{has_message, number_in_files};
-use crate::cuda::{copy_direction, copy_operation, memories, memory, names_stream, unfinished};
 use crate::files::WriteError;
-use crate::index::untimed;
-use crate::limits;
 use midair_domain::sets;
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, MemorySet, NO_NODE, Scratch,
     Synchronization, UnifiedMemory, flag, kind,
 };
+use midair_trace::api::{has_message, number_in_files};
+use midair_trace::cuda::{
+    copy_direction, copy_operation, memories, memory, names_stream, unfinished,
+};
+use midair_trace::index::untimed;
+use midair_trace::limits;
 use std::io;
 use std::rc::Rc;
 

@@ -5,7 +5,7 @@
 //! launch says neither.
 
 use super::Session;
-use crate::code::one_line;
+use midair_trace::code::one_line;
 use std::rc::Rc;
 
 impl Session<'_> {

@@ -6,8 +6,8 @@
 
 use super::bytes::{self, Chunks, Take};
 use crate::files::{OutputFile, WriteError};
-use crate::limits::{self, Budget};
 use foldhash::fast::RandomState;
+use midair_trace::limits::{self, Budget};
 use std::collections::HashMap;
 use std::io;
 

@@ -4,14 +4,9 @@ use super::attributes::Name;
 use super::definitions::{Paradigm, Role};
 use super::sort::{Event, What};
 use super::{MOST_NAMES, Row, Session};
-use crate::api::has_message;
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
-use crate::cuda::devices::ordinal;
-use crate::cuda::{copy_operation, names_stream, unfinished};
 use crate::files::WriteError;
-use crate::index::untimed;
-use crate::limits;
 use crate::sink::Sink;
 use midair_agents::AgentType;
 use midair_domain::sets;
@@ -19,6 +14,11 @@ use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Kernel, KfdEvent, Marker, MemorySet, NO_NODE,
     Record, Scratch, Synchronization, UnifiedMemory, flag, kind,
 };
+use midair_trace::api::has_message;
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::{copy_operation, names_stream, unfinished};
+use midair_trace::index::untimed;
+use midair_trace::limits;
 
 /// `roctxRangeStartA` and its stop (source: api/rocprofiler_sdk.json).
 const PROCESS_RANGE: u32 = 2;

@@ -1,10 +1,10 @@
 //! Rows that only CUDA processes have.
 
 use super::table::Table;
-use crate::cuda::{NONE, names_stream, stream_parts};
 use crate::files::WriteError;
 use crate::job::Job;
 use midair_record::event::{MemorySet, NO_NODE, Synchronization, UnifiedMemory, kind};
+use midair_trace::cuda::{NONE, names_stream, stream_parts};
 
 type Written = Result<(), WriteError>;
 

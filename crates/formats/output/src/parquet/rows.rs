@@ -3,8 +3,6 @@
 use super::table::Table;
 use crate::counters::batch::Batch;
 use crate::counters::{Counts, Reading};
-use crate::cuda::devices::ordinal;
-use crate::cuda::{copy_operation, memories, stream_parts};
 use crate::events::Event;
 use crate::files::WriteError;
 use crate::gpu::GpuSample;
@@ -15,6 +13,8 @@ use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, EventCall, GraphCall, Kernel, Marker, NO_NODE,
     Scratch, kind,
 };
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::{copy_operation, memories, stream_parts};
 
 type Written = Result<(), WriteError>;
 

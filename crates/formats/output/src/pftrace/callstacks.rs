@@ -6,9 +6,9 @@
 
 use super::interner::Interner;
 use super::messages::{Callstack, Frame, InternedData, Mapping};
-use crate::code::one_line;
-use crate::index::Stacks;
 use foldhash::fast::RandomState;
+use midair_trace::code::one_line;
+use midair_trace::index::Stacks;
 use std::collections::{HashMap, HashSet};
 
 /// What has been interned.

@@ -5,15 +5,15 @@ use super::annotations::{Annotations, Key};
 use super::packets::Name;
 use super::tracks::TrackKey;
 use super::{Scene, Slice, agent_text, times};
-use crate::api::number_in_files;
-use crate::cuda::devices::ordinal;
-use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
 use crate::files::WriteError;
 use crate::job::address;
 use midair_record::event::{
     Copy, CudaLaunch, CudaTransfer, Header, Kernel, MemorySet, Synchronization, UnifiedMemory,
     Untimed, flag, kind,
 };
+use midair_trace::api::number_in_files;
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
 
 /// Adds the device as CUDA counts it, where one is named.
 fn device(to: &mut Annotations, node: u32) {

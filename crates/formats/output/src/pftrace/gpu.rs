@@ -29,7 +29,7 @@ impl Scene<'_> {
 pub(super) fn annotations<'a>(
     samples: Option<&'a GpuSamples>,
     kernel: &Kernel,
-    index: &crate::Index,
+    index: &midair_trace::index::Index,
 ) -> Vec<(&'a str, Value)> {
     let Some(samples) = samples else {
         return Vec::new();

@@ -12,11 +12,11 @@ use super::messages::{
     TrackDescriptor, Type,
 };
 use super::wire::{self, Fields};
-use crate::api::Names;
 use crate::files::{OutputFile, WriteError};
 use crate::job::Job;
 use foldhash::fast::RandomState;
 use midair_domain::KindSet;
+use midair_trace::api::Names;
 use prost::Message;
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -2,13 +2,13 @@
 
 use super::messages::{ProcessDescriptor, ThreadDescriptor, TrackDescriptor};
 use super::packets::Packets;
-use crate::cuda::stream_parts;
 use crate::files::WriteError;
 use crate::job::{AgentName, Job};
 use crate::lanes::{Lane, Rule};
 use foldhash::fast::RandomState;
 use midair_domain::Track;
 use midair_record::event::kind;
+use midair_trace::cuda::stream_parts;
 use std::collections::HashMap;
 
 /// The most lanes of one track. Further ones share one, in which slices may cross.

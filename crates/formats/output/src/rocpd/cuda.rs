@@ -8,14 +8,14 @@
 use super::database::{Step, whole};
 use super::long::Copied;
 use super::rows::{Call, Rows};
-use crate::cuda::devices::ordinal;
-use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
-use crate::index::untimed;
 use crate::job::address;
 use midair_record::event::{
     Copy, CudaLaunch, CudaTransfer, Header, Kernel, MemorySet, Synchronization, UnifiedMemory,
     flag, kind,
 };
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
+use midair_trace::index::untimed;
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
 

@@ -6,14 +6,14 @@
 //! names them.
 
 use super::database::{Database, Seen, Step, json, text, whole};
-use crate::cuda::devices::ordinal;
-use crate::cuda::stream_parts;
-use crate::index::{Object, Symbol};
 use crate::job::Job;
 use crate::json::pieces;
-use crate::limits;
 use midair_agents::{Agent, AgentType};
 use midair_record::event::Kernel;
+use midair_trace::cuda::devices::ordinal;
+use midair_trace::cuda::stream_parts;
+use midair_trace::index::{Object, Symbol};
+use midair_trace::limits;
 use rusqlite::{Statement, params};
 
 /// The statements for descriptions, and what is in the file already.

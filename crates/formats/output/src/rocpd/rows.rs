@@ -7,19 +7,19 @@ use super::info::Info;
 use super::long::{Allocated, Copied, Dispatch, Launched, Long};
 use super::stacks::CallStacks;
 use super::strings::Strings;
-use crate::api::{Parameter, has_message};
 use crate::arguments;
 use crate::counters::Verdict;
-use crate::cuda::copy_operation;
-use crate::index::untimed;
 use crate::job::Job;
-use crate::limits;
 use foldhash::fast::RandomState;
 use midair_domain::sets;
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel,
     KfdEvent, Marker, NO_NODE, Record, Scratch, flag, kind,
 };
+use midair_trace::api::{Parameter, has_message};
+use midair_trace::cuda::copy_operation;
+use midair_trace::index::untimed;
+use midair_trace::limits;
 use rusqlite::{Statement, params};
 use std::borrow::Cow;
 use std::collections::HashMap;

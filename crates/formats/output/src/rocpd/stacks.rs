@@ -6,8 +6,8 @@
 
 use super::database::{Step, json};
 use super::strings::Strings;
-use crate::index::Stacks;
 use foldhash::fast::RandomState;
+use midair_trace::index::Stacks;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

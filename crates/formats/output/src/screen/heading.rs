@@ -1,9 +1,10 @@
 //! The lines above the tables.
 
 use super::{Gpu, Head, open};
-use crate::index::StackSummary;
+use crate::burst_report;
 use crate::table::{Style, duration, fit};
 use midair_failure::plain::counted;
+use midair_trace::index::StackSummary;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub(super) fn heading(heads: &[Head], files: &[PathBuf], style: Style) -> String
     for head in heads.iter().take(MOST_SESSIONS) {
         if let Some(coverage) = &head.coverage {
             let of = of_process(heads, head);
-            lines.wrapped("BURSTS", &format!("{of}{}", coverage.words()));
+            lines.wrapped("BURSTS", &format!("{of}{}", burst_report::words(coverage)));
         }
     }
     for head in heads.iter().take(MOST_SESSIONS) {

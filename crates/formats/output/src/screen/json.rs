@@ -1,8 +1,8 @@
 //! The screen as one JSON document. `docs/results.md` describes its members.
 
 use super::{Gpu, Head, Screen};
-use crate::index::Stat;
 use crate::table::CODE;
+use midair_trace::index::Stat;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

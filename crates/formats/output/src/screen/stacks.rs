@@ -1,12 +1,12 @@
 //! Stacks and lines of code in the JSON document (`--stacks`).
 
 use super::Session;
-use crate::api::Names;
-use crate::code::CodeLine;
-use crate::index::{Index, Sum, Work};
-use crate::kernel_name::{Namer, UNSEEN_KERNEL};
 use crate::options::KernelNames;
 use midair_domain::kind;
+use midair_trace::api::Names;
+use midair_trace::code::CodeLine;
+use midair_trace::index::{Index, Sum, Work};
+use midair_trace::kernel_name::{Namer, UNSEEN_KERNEL};
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -94,6 +94,6 @@ fn kernel(index: &Index, id: u64, namer: &mut Namer) -> String {
 /// Returns the frames of a stack, the innermost first; none where there is no stack.
 fn frames(index: &Index, stack: u32) -> Vec<Value> {
     let frames = index.stacks.frames(stack).into_iter().flatten();
-    let frame = |(function, line): (&crate::index::Function, u32)| json!({ "function": function.name, "file": function.file, "line": line });
+    let frame = |(function, line): (&midair_trace::index::Function, u32)| json!({ "function": function.name, "file": function.file, "line": line });
     frames.map(frame).collect()
 }

@@ -1,12 +1,12 @@
 use super::*;
-use crate::index::Stat;
 use crate::model::Attach;
 use crate::process::{Outcome, Process};
-use crate::record_file::RecordWriter;
 use midair_agents::Agent;
 use midair_record::event::{
     Burst, Copy, CudaTransfer, Header, Kernel, QueueCounts, cuda_node, encode, kind,
 };
+use midair_trace::index::Stat;
+use midair_trace::record_file::RecordWriter;
 use std::path::Path;
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ enum By {
 
 /// The ranges of a session, and the times of kernels by their names.
 #[derive(Debug, Default)]
-pub(crate) struct Renamed {
+pub struct Renamed {
     messages: Vec<String>,
     threads: HashMap<u32, Vec<Range>>,
     sums: BTreeMap<By, Stat>,
@@ -56,7 +56,7 @@ pub(crate) struct Renamed {
 
 impl Renamed {
     /// Reads the ranges, and sums up the kernels that are in the results.
-    pub(crate) fn read(records: &RecordFile) -> Renamed {
+    pub fn read(records: &RecordFile) -> Renamed {
         Renamed::within::<MOST_RANGES, MESSAGES>(records)
     }
 
@@ -151,20 +151,20 @@ impl Renamed {
     }
 
     /// Returns the number, from 1, and the message of the range in which a kernel was launched.
-    pub(crate) fn of(&self, kernel: &Kernel) -> Option<(u64, &str)> {
+    pub fn of(&self, kernel: &Kernel) -> Option<(u64, &str)> {
         let message = self.message(kernel)?;
         let text = self.messages.get(message as usize)?;
         Some((u64::from(message) + 1, text))
     }
 
     /// Returns all messages with their numbers.
-    pub(crate) fn messages(&self) -> impl Iterator<Item = (u64, &str)> {
+    pub fn messages(&self) -> impl Iterator<Item = (u64, &str)> {
         (1..).zip(self.messages.iter().map(String::as_str))
     }
 
     /// Returns the times of kernels: the message, or the id of a kernel that was launched in no
     /// range.
-    pub(crate) fn sums(&self) -> impl Iterator<Item = (Result<&str, u64>, &Stat)> {
+    pub fn sums(&self) -> impl Iterator<Item = (Result<&str, u64>, &Stat)> {
         self.sums.iter().map(|(by, stat)| match by {
             By::Message(message) => {
                 let text = self.messages.get(*message as usize);
@@ -175,7 +175,7 @@ impl Renamed {
     }
 
     /// Returns what a reader has to know.
-    pub(crate) fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<String> {
         if let Some(failed) = &self.failed {
             return Some(format!("cannot rename kernels: {failed}"));
         }

@@ -16,10 +16,6 @@
 //! Sums are kept for each kernel, not for each burst, so that the memory does not grow with the
 //! time. A few bursts stay open, since kernels may end long after their launch.
 
-mod report;
-
-pub use report::BurstReport;
-
 use foldhash::fast::RandomState;
 use midair_counters::statistics::quantile;
 use midair_record::event::{Burst, Kernel, basis};
@@ -141,7 +137,7 @@ pub struct Bursts {
 
 impl Bursts {
     /// Adds the record of a burst, which comes at its start and at the end of its period.
-    pub(crate) fn add(&mut self, burst: &Burst) {
+    pub fn add(&mut self, burst: &Burst) {
         if burst.end == 0 {
             self.open.push_back(Open {
                 record: *burst,
@@ -171,7 +167,7 @@ impl Bursts {
     }
 
     /// Adds a kernel with times to the burst in which it was launched.
-    pub(crate) fn add_kernel(&mut self, id: u64, kernel: &Kernel) {
+    pub fn add_kernel(&mut self, id: u64, kernel: &Kernel) {
         if self.open.is_empty() {
             return;
         }
@@ -323,7 +319,7 @@ impl Interval {
     }
 
     /// Adds another value, whose error may have the same cause as the first one's.
-    fn plus(self, other: Interval) -> Interval {
+    pub fn plus(self, other: Interval) -> Interval {
         Interval {
             estimate: self.estimate + other.estimate,
             half: self.half + other.half,

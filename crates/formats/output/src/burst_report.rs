@@ -1,14 +1,14 @@
 //! What is shown of a recording in bursts at the end of `midair attach`: a line on how much was
 //! recorded, and a table of kernels as they were in the whole time.
 
-use super::{Coverage, Estimate, Interval};
 use crate::apart::told_apart;
-use crate::index::Index;
-use crate::kernel_name::{Namer, UNSEEN_KERNEL};
 use crate::options::KernelNames;
 use crate::table::{Style, duration};
 use midair_demangle::shortened;
 use midair_record::event::basis;
+use midair_trace::bursts::{Coverage, Estimate, Interval};
+use midair_trace::index::Index;
+use midair_trace::kernel_name::{Namer, UNSEEN_KERNEL};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -27,37 +27,35 @@ pub struct BurstReport {
     kernels: Vec<(String, Estimate)>,
 }
 
-impl Coverage {
-    /// Returns how much was recorded and what that cost, in words.
-    pub(crate) fn words(&self) -> String {
-        let part = self.part() * 100.0;
-        let cost = f64::from(self.cost) / 1e4;
-        let in_all = self.lost() * 100.0;
-        let turn = self.switched as f64 / 1e6 / self.bursts.max(1) as f64;
-        let turns = match self.switched {
-            0 => String::new(),
-            _ => format!(
-                ", and to block it for {turn:.1} ms per burst to enable and disable recording"
-            ),
-        };
-        let costs = match self.basis {
-            basis::MEASURED => format!(
-                "recording costs the application {cost:.1} % of its speed during bursts, from launch rates inside and between them: {in_all:.2} % overall"
-            ),
-            basis::ASSUMED => format!(
-                "recording is estimated to cost the application {cost:.1} % of its speed during bursts, from the number of records{turns}: {in_all:.2} % overall"
-            ),
-            _ if self.switched > 0 => format!(
-                "too few records to measure the cost of recording; enabling and disabling it is estimated to block the application for {turn:.1} ms per burst: {:.2} % overall",
-                self.switched as f64 / self.time.max(1) as f64 * 100.0
-            ),
-            _ => "too few launches to measure the cost of recording".to_owned(),
-        };
-        format!(
-            "recorded {part:.1} % of the time, in {} bursts; {costs}",
-            self.bursts
-        )
-    }
+/// Returns how much was recorded and what that cost, in words.
+pub(crate) fn words(coverage: &Coverage) -> String {
+    let part = coverage.part() * 100.0;
+    let cost = f64::from(coverage.cost) / 1e4;
+    let in_all = coverage.lost() * 100.0;
+    let turn = coverage.switched as f64 / 1e6 / coverage.bursts.max(1) as f64;
+    let turns = match coverage.switched {
+        0 => String::new(),
+        _ => {
+            format!(", and to block it for {turn:.1} ms per burst to enable and disable recording")
+        }
+    };
+    let costs = match coverage.basis {
+        basis::MEASURED => format!(
+            "recording costs the application {cost:.1} % of its speed during bursts, from launch rates inside and between them: {in_all:.2} % overall"
+        ),
+        basis::ASSUMED => format!(
+            "recording is estimated to cost the application {cost:.1} % of its speed during bursts, from the number of records{turns}: {in_all:.2} % overall"
+        ),
+        _ if coverage.switched > 0 => format!(
+            "too few records to measure the cost of recording; enabling and disabling it is estimated to block the application for {turn:.1} ms per burst: {:.2} % overall",
+            coverage.switched as f64 / coverage.time.max(1) as f64 * 100.0
+        ),
+        _ => "too few launches to measure the cost of recording".to_owned(),
+    };
+    format!(
+        "recorded {part:.1} % of the time, in {} bursts; {costs}",
+        coverage.bursts
+    )
 }
 
 impl BurstReport {
@@ -205,3 +203,6 @@ impl BurstReport {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -195,7 +195,7 @@ impl Names {
 
 /// Returns the number of a record kind in files (json's and pftrace's `kind`): AMD's, or one of
 /// ours for CUDA's domains.
-pub(crate) const fn number_in_files(kind: u8) -> u32 {
+pub const fn number_in_files(kind: u8) -> u32 {
     match midair_domain::domain(kind) {
         Some(midair_domain::Domain {
             number: Some(number),
@@ -207,6 +207,6 @@ pub(crate) const fn number_in_files(kind: u8) -> u32 {
 
 /// Whether a marker is named by its message (`ROCPROFILER_MARKER_CORE_RANGE_API_ID_*`: 0 mark, 1
 /// thread range, 2 process range).
-pub(crate) fn has_message(kind: u8, operation: u32) -> bool {
+pub fn has_message(kind: u8, operation: u32) -> bool {
     kind == kind::MARKER_CORE_RANGE_API && operation <= 2
 }

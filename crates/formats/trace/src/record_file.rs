@@ -10,10 +10,9 @@
 //! counted and not kept. What records refer to is in the index all the same, and what was taken over
 //! before is whole: the block that could not be written stays in memory.
 
-use crate::choice::{Chosen, KernelFilter, Missed};
-use crate::files::WriteError;
 use crate::index::Index;
-use crate::options::KernelNames;
+use crate::kernel_filter::{Chosen, KernelFilter, Missed};
+use crate::kernel_name::KernelNames;
 use crate::rolling::{Keep, LATE, Rolling, Window};
 use midair_record::event::{self, Header, Kernel, MAX_RECORD, Plain, Record, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
@@ -57,7 +56,7 @@ pub struct NoRoom {
 
 /// Whether a write failed for lack of room: on the file system, by a quota, or by the limit of this
 /// process for the size of files.
-pub(crate) fn is_about_room(error: &io::Error) -> bool {
+pub fn is_about_room(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
@@ -164,7 +163,7 @@ impl RecordWriter {
 
     /// Makes the writer's index ignore what devices did before this time.
     #[must_use]
-    pub(crate) fn since(mut self, time: u64) -> RecordWriter {
+    pub fn since(mut self, time: u64) -> RecordWriter {
         self.index.activity.begin_at(time);
         self
     }
@@ -515,12 +514,12 @@ impl RecordFile {
     }
 
     /// Whether a dispatch is chosen.
-    pub(crate) fn is_chosen(&self, kernel: &Kernel) -> bool {
+    pub fn is_chosen(&self, kernel: &Kernel) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.has(kernel))
     }
 
     /// Whether a kernel is among the chosen ones, regardless of the dispatch.
-    pub(crate) fn is_chosen_kernel(&self, kernel: &Kernel) -> bool {
+    pub fn is_chosen_kernel(&self, kernel: &Kernel) -> bool {
         let chosen = self.chosen.as_ref();
         chosen.is_none_or(|chosen| chosen.takes(kernel.kernel_id))
     }
@@ -549,7 +548,7 @@ impl RecordFile {
     ///
     /// # Errors
     /// As [`RecordFile::walk`].
-    pub(crate) fn walk_all<E>(
+    pub fn walk_all<E>(
         &self,
         want: impl Fn(u8) -> bool,
         mut visit: impl FnMut(&Record<'_>) -> Result<(), E>,
@@ -580,15 +579,6 @@ impl RecordFile {
 impl From<io::Error> for WalkError<io::Error> {
     fn from(error: io::Error) -> Self {
         WalkError::Visit(error)
-    }
-}
-
-impl From<WalkError<WriteError>> for WriteError {
-    fn from(error: WalkError<WriteError>) -> Self {
-        match error {
-            WalkError::Read(source) => WriteError::Records(source),
-            WalkError::Visit(error) => error,
-        }
     }
 }
 

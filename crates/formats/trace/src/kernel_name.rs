@@ -1,25 +1,36 @@
 //! Names of kernels: from the code object's symbol to the form that people read.
 
 use crate::limits::{self, Budget};
-use crate::options::KernelNames;
 use midair_demangle::{demangle, demangle_by, truncate};
 
+/// How kernels are named (rocprofv3's `-M` and `-T`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KernelNames {
+    /// With template arguments and parameters.
+    #[default]
+    Demangled,
+    /// The bare name.
+    Truncated,
+    /// As in the code object.
+    Mangled,
+}
+
 /// The name that stands for all kernels whose symbols were never seen, where they are summed up.
-pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
+pub const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
 
 /// The three spellings that json has besides the symbol itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Spellings {
+pub struct Spellings {
     /// What the user asked for.
-    pub(crate) formatted: String,
+    pub formatted: String,
     /// Demangled with the descriptor's suffix, as AMD has it ("f(int) [clone .kd]").
-    pub(crate) demangled: String,
+    pub demangled: String,
     /// Without template arguments and parameters.
-    pub(crate) truncated: String,
+    pub truncated: String,
 }
 
 /// Returns the spellings of a symbol, which is bytes of the target and may be anything.
-pub(crate) fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
+pub fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
     let symbol = limits::text(symbol);
     let demangled = demangle(&symbol);
     let truncated = truncate(&demangled).to_owned();
@@ -31,7 +42,7 @@ pub(crate) fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
 }
 
 /// Returns a symbol that is not demangled, the same in all three spellings.
-pub(crate) fn unchanged(symbol: &[u8]) -> Spellings {
+pub fn unchanged(symbol: &[u8]) -> Spellings {
     let symbol = limits::text(symbol).into_owned();
     Spellings {
         formatted: bare(&symbol).to_owned(),
@@ -47,14 +58,15 @@ fn bare(symbol: &str) -> &str {
 
 /// Names the kernels of one process in the form that the user asked for, until the names together
 /// take too much ([`limits::DEMANGLED`]): a short symbol may have a long name.
-pub(crate) struct Namer {
+pub struct Namer {
     names: KernelNames,
     given: Budget<{ limits::DEMANGLED }>,
     is_over: bool,
 }
 
 impl Namer {
-    pub(crate) fn new(names: KernelNames) -> Namer {
+    /// Makes one that has named nothing yet.
+    pub fn new(names: KernelNames) -> Namer {
         Namer {
             names,
             given: Budget::default(),
@@ -64,7 +76,7 @@ impl Namer {
 
     /// Returns the name of a symbol, or None when no more may be given. The whole name counts even
     /// where the user wants it truncated, since it can be a hundred times as long as the symbol.
-    pub(crate) fn name(&mut self, symbol: &[u8]) -> Option<String> {
+    pub fn name(&mut self, symbol: &[u8]) -> Option<String> {
         if self.is_over {
             return None;
         }
@@ -74,14 +86,14 @@ impl Namer {
     }
 
     /// Returns the name of a symbol, or else the symbol.
-    pub(crate) fn name_or_symbol(&mut self, symbol: &[u8]) -> String {
+    pub fn name_or_symbol(&mut self, symbol: &[u8]) -> String {
         self.name(symbol)
             .unwrap_or_else(|| bare(&limits::text(symbol)).to_owned())
     }
 }
 
 /// Returns the name in the form that the user asked for.
-pub(crate) fn formatted(symbol: &str, names: KernelNames) -> String {
+pub fn formatted(symbol: &str, names: KernelNames) -> String {
     formatted_by(symbol, names).0
 }
 

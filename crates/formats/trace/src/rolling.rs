@@ -26,7 +26,7 @@ const BLOCK: usize = 256 * 1024;
 const PARTS: u32 = 8;
 /// The longest time between an event and its record. Files are kept for so much longer than is
 /// asked for.
-pub(crate) const LATE: Duration = Duration::from_secs(1);
+pub const LATE: Duration = Duration::from_secs(1);
 
 /// Which of its records a session keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ struct Segment {
 
 /// The files.
 #[derive(Debug)]
-pub(crate) struct Rolling {
+pub struct Rolling {
     directory: PathBuf,
     time: Duration,
     limit: u64,
@@ -69,7 +69,9 @@ pub(crate) struct Rolling {
 }
 
 impl Rolling {
-    pub(crate) fn new(directory: &Path, time: Duration, bytes: u64) -> Rolling {
+    /// Keeps the latest records of this time, in at most so many bytes, in a file without a name below
+    /// the directory.
+    pub fn new(directory: &Path, time: Duration, bytes: u64) -> Rolling {
         Rolling {
             directory: directory.to_owned(),
             time,
@@ -83,22 +85,22 @@ impl Rolling {
     }
 
     /// Returns the number of bytes that are kept.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes + self.pending.len() as u64
     }
 
     /// Returns the moment since which all records are here.
-    pub(crate) fn since(&self) -> Instant {
+    pub fn since(&self) -> Instant {
         self.since
     }
 
     /// Sets the time to keep from now on. It applies to the records that are there as well.
-    pub(crate) fn keep(&mut self, time: Duration, bytes: u64) {
+    pub fn keep(&mut self, time: Duration, bytes: u64) {
         (self.time, self.limit) = (time, bytes);
     }
 
     /// Appends whole records.
-    pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) -> io::Result<()> {
+    pub fn push(&mut self, bytes: &[u8], now: Instant) -> io::Result<()> {
         stacks::describe(&mut self.described, bytes);
         if self.time.is_zero() {
             self.segments.clear();
@@ -189,7 +191,7 @@ impl Rolling {
     }
 
     /// Returns the records that are there now. `index` has the descriptions to which they refer.
-    pub(crate) fn window(&mut self, index: &Index, now: Instant) -> io::Result<Window> {
+    pub fn window(&mut self, index: &Index, now: Instant) -> io::Result<Window> {
         self.flush(now)?;
         let segment = |segment: &Segment| (Arc::clone(&segment.file), segment.len);
         let mut descriptions = index.descriptions();
@@ -227,7 +229,7 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::between`].
-    pub(crate) fn into_between(self, from: u64, to: u64) -> io::Result<RecordFile> {
+    pub fn into_between(self, from: u64, to: u64) -> io::Result<RecordFile> {
         self.copy(from, to, |file, at, len| {
             let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
             // Where the file system cannot do this, the file is freed as a whole later.
@@ -310,7 +312,7 @@ fn copy(
 
 /// Returns when the thing that a record describes happened. None for descriptions, and for work
 /// without times.
-pub(crate) fn times(record: &Record<'_>) -> Option<(u64, u64)> {
+pub fn times(record: &Record<'_>) -> Option<(u64, u64)> {
     let (start, end) = match record {
         Record::Api(it, _) => (it.start, it.end),
         Record::Kernel(it, _) if it.end == 0 => (it.rung, it.rung),

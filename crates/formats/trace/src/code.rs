@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// The name of the outermost frame of work whose launch has no stack.
 pub const NO_STACK: &str = "(launched outside of Python)";
 /// The same where the stack's description is missing: there were too many, or it was lost.
-pub(crate) const UNKNOWN_STACK: &str = "(stack not recorded)";
+pub const UNKNOWN_STACK: &str = "(stack not recorded)";
 /// Where systems, ROCm and CUDA have their libraries.
 const SYSTEM: [&str; 6] = [
     "/usr/lib",
@@ -46,7 +46,7 @@ fn place(function: &Function, line: u32) -> String {
 }
 
 /// Returns a text as one line that no terminal interprets.
-pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+pub fn one_line(text: &str) -> Cow<'_, str> {
     midair_failure::plain::line(text)
 }
 
@@ -134,7 +134,7 @@ impl CodeLine {
 }
 
 /// Returns the GPU's time by the line that launched the work.
-pub(crate) fn by_line(index: &Index) -> HashMap<String, Stat> {
+pub fn by_line(index: &Index) -> HashMap<String, Stat> {
     let mut all: HashMap<String, Stat> = HashMap::new();
     for (stack, _, sum) in index.stacks.all() {
         let line = CodeLine::of(&index.stacks, stack);

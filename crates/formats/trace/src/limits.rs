@@ -9,22 +9,22 @@
 use std::borrow::Cow;
 
 /// Bytes of the longest name or message in a file. A longer one is cut, and ends in [`MARK`].
-pub(crate) const NAME: usize = 4096;
+pub const NAME: usize = 4096;
 /// The end of a name that was cut.
-pub(crate) const MARK: &str = "…";
+pub const MARK: &str = "…";
 /// The most bytes of names of kernels, code objects and devices that the index keeps of one
 /// process. A PyTorch process with everything loaded has some 30 MiB of them.
-pub(crate) const NAMES: usize = 64 << 20;
+pub const NAMES: usize = 64 << 20;
 /// The most bytes of demangled names of one process, which are a few times as long.
-pub(crate) const DEMANGLED: usize = 128 << 20;
+pub const DEMANGLED: usize = 128 << 20;
 
 /// Returns bytes of a target as text of at most [`NAME`] bytes.
-pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     cut(String::from_utf8_lossy(bytes), NAME)
 }
 
 /// Returns the text, or as much of it as fits into `most` bytes with the mark behind it.
-pub(crate) fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
+pub fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return text;
     }
@@ -36,12 +36,12 @@ pub(crate) fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
 
 /// Bytes that are kept, with a limit.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Budget<const MOST: usize>(usize);
+pub struct Budget<const MOST: usize>(usize);
 
 impl<const MOST: usize> Budget<MOST> {
     /// Takes `new` bytes, and returns the `old` ones that they replace. Nothing is changed where
     /// the limit would be exceeded.
-    pub(crate) fn replace(&mut self, old: usize, new: usize) -> bool {
+    pub fn replace(&mut self, old: usize, new: usize) -> bool {
         let kept = self.0.saturating_sub(old).saturating_add(new);
         if kept <= MOST {
             self.0 = kept;
@@ -50,7 +50,7 @@ impl<const MOST: usize> Budget<MOST> {
     }
 
     /// Takes bytes, if that many are left.
-    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+    pub fn take(&mut self, bytes: usize) -> bool {
         self.replace(0, bytes)
     }
 }

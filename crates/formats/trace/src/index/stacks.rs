@@ -4,8 +4,8 @@
 mod launches;
 
 use super::Stat;
+use crate::frame_names::Frames;
 use crate::frame_names::{self, Part};
-use crate::options::Frames;
 use crate::{code, limits};
 use foldhash::fast::RandomState;
 use midair_record::event::{
@@ -13,7 +13,7 @@ use midair_record::event::{
 };
 use std::collections::HashMap;
 
-pub(crate) use launches::Launches;
+pub use launches::Launches;
 
 /// Numbers of functions and stacks beyond this are not described; a session of the target's has
 /// fewer.
@@ -63,7 +63,8 @@ impl Sum {
         self.bytes = self.bytes.saturating_add(added.bytes);
     }
 
-    pub(crate) fn merge(&mut self, other: &Sum) {
+    /// Adds the work of another sum.
+    pub fn merge(&mut self, other: &Sum) {
         self.stat.merge(&other.stat);
         self.delay = self.delay.saturating_add(other.delay);
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -128,7 +129,7 @@ pub struct StackSummary {
 
 impl StackSummary {
     /// Returns its numbers with their names. Times are there if walks were timed.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let whole = |time: Option<f64>| time.map(|time| time.round() as u64);
         let all = [
             ("calls", Some(self.calls)),
@@ -159,7 +160,7 @@ pub struct Stacks {
     /// The frames of each stack, the innermost first: function and line.
     stacks: HashMap<u32, Vec<(u32, u32)>, RandomState>,
     /// The stack of each launch.
-    pub(crate) launches: Launches,
+    pub launches: Launches,
     /// Timed work by stack. Launches without a stack have the stack 0.
     pub sums: HashMap<(u32, Work), Sum, RandomState>,
     /// The same by correlation id, for launches whose stack has not come yet.
@@ -279,7 +280,7 @@ impl Stacks {
 
     /// Returns the frames of a stack that a flame graph has, the innermost first. None where the stack's
     /// description is missing.
-    pub(crate) fn shown_frames(&self, stack: u32, frames: Frames) -> Option<Vec<(&Function, u32)>> {
+    pub fn shown_frames(&self, stack: u32, frames: Frames) -> Option<Vec<(&Function, u32)>> {
         let mut shown: Vec<_> = self.frames(stack)?.collect();
         if frames != Frames::All {
             shown.retain(|(function, _)| function.part.is_in(frames));
@@ -374,7 +375,7 @@ impl Stacks {
     }
 
     /// Returns the name of the outermost frame of work whose launch has no stack.
-    pub(crate) fn no_stack(&self) -> &'static str {
+    pub fn no_stack(&self) -> &'static str {
         match self.kinds {
             (_, true) => code::UNKNOWN_STACK,
             _ => code::NO_STACK,

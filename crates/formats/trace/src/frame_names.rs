@@ -5,7 +5,41 @@
 //! Each rule is about names that a generator writes by a fixed pattern: torchgen's `at::_ops`, the
 //! classes of `torch::autograd::generated`, and Cython's `__pyx_`. A name without a rule stays as it is.
 
-use crate::options::Frames;
+/// Which frames of stacks flame graphs have (`--stacks-by`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Frames {
+    /// All.
+    #[default]
+    All,
+    /// None of dispatchers and runtimes.
+    Operators,
+    /// PyTorch's modules only.
+    Modules,
+    /// None: only kernels and copies.
+    None,
+}
+
+impl Frames {
+    /// Returns the frames for a word of the option.
+    pub fn of(word: Option<&str>) -> Frames {
+        match word {
+            Some("operator") => Frames::Operators,
+            Some("module") => Frames::Modules,
+            Some("kernel") => Frames::None,
+            _ => Frames::All,
+        }
+    }
+
+    /// Returns its word.
+    pub fn text(self) -> &'static str {
+        match self {
+            Frames::All => "frame",
+            Frames::Operators => "operator",
+            Frames::Modules => "module",
+            Frames::None => "kernel",
+        }
+    }
+}
 
 /// The part of a frame in its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,7 +58,7 @@ pub enum Part {
 
 impl Part {
     /// Returns its word in the page.
-    pub(crate) fn text(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
             Part::Python => "python",
             Part::Native => "native",
@@ -35,7 +69,7 @@ impl Part {
     }
 
     /// Whether these frames have it.
-    pub(crate) fn is_in(self, frames: Frames) -> bool {
+    pub fn is_in(self, frames: Frames) -> bool {
         match frames {
             Frames::All => true,
             Frames::Operators => self != Part::Inner,
@@ -121,7 +155,7 @@ const OVERLOADS: [(&str, &str); 22] = [
 ];
 
 /// Returns the name and the part of a compiled function, from its file and its demangled name.
-pub(crate) fn native(file: &str, name: &str) -> (String, Part) {
+pub fn native(file: &str, name: &str) -> (String, Part) {
     let operator = operator(name)
         .or_else(|| node(name))
         .or_else(|| thunk(name));
@@ -140,7 +174,7 @@ pub(crate) fn native(file: &str, name: &str) -> (String, Part) {
 }
 
 /// Returns the part of a Python function.
-pub(crate) fn python(file: &str, name: &str) -> Part {
+pub fn python(file: &str, name: &str) -> Part {
     let of_module = is_module_call(file, name);
     if of_module || INNER_PYTHON.iter().any(|part| file.contains(part)) {
         return Part::Inner;

@@ -72,7 +72,7 @@ const TAGS: &[(&str, &str)] = &[
 ];
 
 /// Returns `typeid(c).name()`.
-pub(crate) fn mangled(c: &str) -> Text {
+pub fn mangled(c: &str) -> Text {
     let c = c.trim();
     // AMD's tool stores this type, taken by value, as its own struct.
     if c == "dim3" {
@@ -221,7 +221,7 @@ fn known_struct(c: &str) -> Option<Shape> {
 
 /// What a C type is, besides its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     /// Signed integer.
     Int,
     /// Unsigned integer or bool.
@@ -237,7 +237,7 @@ pub(crate) enum Class {
 }
 
 /// Returns how a value of the type is printed.
-pub(crate) fn shape(c: &str, class: Class, size: u32) -> Shape {
+pub fn shape(c: &str, class: Class, size: u32) -> Shape {
     let c = ["struct ", "enum ", "union ", "const "]
         .iter()
         .fold(c.trim(), |c, word| c.strip_prefix(word).unwrap_or(c));

@@ -1,14 +1,17 @@
-//! What the screen tells of a recording in bursts.
+//! The report of a recording in bursts.
 
 use super::*;
-use crate::index::Index;
-use crate::options::KernelNames;
 use crate::table::Style;
-use midair_record::event::{Header, KernelSymbol, QueueCounts, encode, kind};
+use midair_record::event::{Burst, Header, Kernel, KernelSymbol, QueueCounts, encode, kind};
+use midair_trace::index::Index;
+use midair_trace::kernel_name::KernelNames;
+
+const MS: u64 = 1_000_000;
 
 #[test]
 fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
-    let mut writer = crate::record_file::RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    let mut writer =
+        midair_trace::record_file::RecordWriter::create_in(&std::env::temp_dir()).unwrap();
     let mut put = |record: Vec<u8>| assert_eq!(writer.append(&record).unwrap(), 1);
     let header = |kind| Header {
         kind,
@@ -57,7 +60,7 @@ fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
     put(encode(&counts, &[]));
     let index = writer.finish().unwrap().into_index();
     let report = BurstReport::of(7, &index, 2_000 * MS, KernelNames::Demangled).unwrap();
-    let words = index.bursts.coverage().unwrap().words();
+    let words = words(&index.bursts.coverage().unwrap());
     assert!(
         words.starts_with("recorded 10.0 % of the time, in 20 bursts;"),
         "{words}"
@@ -90,7 +93,8 @@ fn the_screen_tells_how_much_was_recorded_and_what_that_means() {
 /// Returns the index of a session that was on for all of its 3,000 ns, so that there are no
 /// intervals, with these kernels of 10, 20, ... ns.
 fn whole(names: &[&str]) -> Index {
-    let mut writer = crate::record_file::RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    let mut writer =
+        midair_trace::record_file::RecordWriter::create_in(&std::env::temp_dir()).unwrap();
     let mut put = |record: Vec<u8>| assert_eq!(writer.append(&record).unwrap(), 1);
     let header = |kind| Header {
         kind,
@@ -178,5 +182,45 @@ fn names_are_shortened_unless_the_code_objects_are_asked_for() {
     ] {
         let report = BurstReport::of(7, &index, 3_000, kernel_names).unwrap();
         assert_eq!(report.fields(1)["kernels"][0]["name"], wanted);
+    }
+}
+
+#[test]
+fn the_line_says_how_the_cost_is_known() {
+    let coverage = |basis| Coverage {
+        bursts: 4,
+        recorded: 24,
+        time: 100,
+        switched: 0,
+        cost: 200_000,
+        basis,
+    };
+    assert_eq!(
+        words(&coverage(basis::MEASURED)),
+        "recorded 24.0 % of the time, in 4 bursts; recording costs the application 20.0 % of its speed during bursts, from launch rates inside and between them: 4.80 % overall"
+    );
+    assert_eq!(
+        words(&coverage(basis::ASSUMED)),
+        "recorded 24.0 % of the time, in 4 bursts; recording is estimated to cost the application 20.0 % of its speed during bursts, from the number of records: 4.80 % overall"
+    );
+    assert_eq!(
+        words(&coverage(basis::UNKNOWN)),
+        "recorded 24.0 % of the time, in 4 bursts; too few launches to measure the cost of recording"
+    );
+    let switched = Coverage {
+        bursts: 2,
+        recorded: 200,
+        time: 5_000,
+        switched: 300,
+        ..coverage(basis::ASSUMED)
+    };
+    let words = words(&switched);
+    for part in [
+        "4.0 % of the time",
+        "20.0 %",
+        "0.0 ms per burst",
+        "6.80 % overall",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
     }
 }

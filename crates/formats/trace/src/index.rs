@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 
 pub use cuda::Cuda;
 use stacks::Added;
-pub(crate) use stacks::Launches;
+pub use stacks::Launches;
 pub use stacks::{Function, Mapped, StackSummary, Stacks, Sum, Work};
 
 /// Kernels and code objects with greater ids are not described, because their arrays in json are as
@@ -46,7 +46,7 @@ const RUNTIME_HIP: u32 = 2;
 /// The start of the names of the kernels with which ROCclr, HIP's lower half, fills and copies.
 const ROCCLR_KERNEL: &[u8] = b"__amd_rocclr_";
 /// The name for all markers beyond the limit.
-pub(crate) const OTHER_MARKERS: &str = "(further markers)";
+pub const OTHER_MARKERS: &str = "(further markers)";
 /// Further runtimes are not listed.
 const MOST_RUNTIMES: usize = 1024;
 
@@ -242,7 +242,7 @@ pub struct Index {
 
 impl Index {
     /// Adds the next record.
-    pub(crate) fn add(&mut self, record: &Record<'_>) {
+    pub fn add(&mut self, record: &Record<'_>) {
         match record {
             Record::Api(api, _) => {
                 self.count(&api.header);
@@ -452,13 +452,13 @@ impl Index {
 
     /// Removes all dispatches from the sums of kernels. The sums then cover only the dispatches
     /// that are given to [`Index::keep_kernel`].
-    pub(crate) fn forget_kernels(&mut self) {
+    pub fn forget_kernels(&mut self) {
         self.kernels.clear();
         self.stacks.forget_kernels();
     }
 
     /// Counts a dispatch that stays.
-    pub(crate) fn keep_kernel(&mut self, kernel: &Kernel) {
+    pub fn keep_kernel(&mut self, kernel: &Kernel) {
         if untimed(kernel.header.flags, kernel.untimed).is_none() {
             let id = self.add_kernel_time(kernel);
             let added = Added::by_kernel(kernel);
@@ -468,7 +468,7 @@ impl Index {
     }
 
     /// Takes out a dispatch that is left out of the results.
-    pub(crate) fn drop_kernel(&mut self, kernel: &Kernel) {
+    pub fn drop_kernel(&mut self, kernel: &Kernel) {
         let flags = kernel.header.flags;
         if let Some(count) = self.counts.0.get_mut(usize::from(kernel.header.kind)) {
             *count = count.saturating_sub(1);
@@ -587,12 +587,12 @@ impl Index {
     }
 
     /// Numbers streams whose handles are their numbers.
-    pub(crate) fn number_streams(&mut self, count: u64) {
+    pub fn number_streams(&mut self, count: u64) {
         (1..=count.min(MOST_STREAMS as u64)).for_each(|number| self.add_stream(number));
     }
 
     /// Returns the raw handle of the stream with this number.
-    pub(crate) fn stream_handle(&self, number: u64) -> Option<u64> {
+    pub fn stream_handle(&self, number: u64) -> Option<u64> {
         let position = usize::try_from(number.checked_sub(1)?).ok()?;
         self.stream_handles.get(position).copied()
     }
@@ -610,7 +610,7 @@ impl Index {
 
     /// Whether the process shows no sign of HIP: no call, no stream, and neither the runtime itself
     /// nor the kernels that its lower half loads on each device.
-    pub(crate) fn is_without_hip(&self) -> bool {
+    pub fn is_without_hip(&self) -> bool {
         let is_hip = |runtime: &RuntimeInit| runtime.header.operation == RUNTIME_HIP;
         self.streams.is_empty()
             && !self.has(sets::HIP_CALLS)
@@ -668,7 +668,7 @@ impl Index {
 }
 
 /// Returns in words why a dispatch or copy has no times, or None when it has times.
-pub(crate) fn untimed(flags: u8, reason: u32) -> Option<&'static str> {
+pub fn untimed(flags: u8, reason: u32) -> Option<&'static str> {
     if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
         return None;
     }

@@ -23,7 +23,7 @@ pub struct Device {
 
 /// The agents of a session, and the mapping from the devices that its records name.
 #[derive(Debug)]
-pub(crate) struct Agents<'a> {
+pub struct Agents<'a> {
     all: Cow<'a, [Agent]>,
     /// In a CUDA process, the node ids of what stands for devices in records.
     cuda: Option<Nodes>,
@@ -37,7 +37,7 @@ struct Nodes {
 
 impl<'a> Agents<'a> {
     /// Makes the agents of a process without CUDA: the machine's.
-    pub(crate) fn of_machine(agents: &'a [Agent]) -> Agents<'a> {
+    pub fn of_machine(agents: &'a [Agent]) -> Agents<'a> {
         Agents {
             all: Cow::Borrowed(agents),
             cuda: None,
@@ -47,7 +47,7 @@ impl<'a> Agents<'a> {
     /// Makes the agents of a CUDA process: the machine's, followed by its devices. Where the
     /// machine's files described no CPU, one without further data is added, since copies must have
     /// a host as one end.
-    pub(crate) fn of_cuda(machine: &'a [Agent], devices: &BTreeMap<u32, Device>) -> Agents<'a> {
+    pub fn of_cuda(machine: &'a [Agent], devices: &BTreeMap<u32, Device>) -> Agents<'a> {
         let mut all = machine.to_vec();
         let host = all.iter().find(|agent| agent.agent_type == AgentType::Cpu);
         let host = match host {
@@ -75,14 +75,14 @@ impl<'a> Agents<'a> {
     }
 
     /// Returns all agents.
-    pub(crate) fn all(&self) -> &[Agent] {
+    pub fn all(&self) -> &[Agent] {
         &self.all
     }
 
     /// Returns the node id of what a record names: the name itself in a process without CUDA, else
     /// the node that the device or the host was given. A device without a description keeps its
     /// number.
-    pub(crate) fn node(&self, named: u32) -> u32 {
+    pub fn node(&self, named: u32) -> u32 {
         let Some(nodes) = &self.cuda else {
             return named;
         };
@@ -95,14 +95,14 @@ impl<'a> Agents<'a> {
     }
 
     /// Returns the agent that a record names.
-    pub(crate) fn get(&self, named: u32) -> Option<&Agent> {
+    pub fn get(&self, named: u32) -> Option<&Agent> {
         let node = self.node(named);
         self.all.iter().find(|agent| agent.node_id == node)
     }
 }
 
 /// Returns the number of a CUDA device, where one is named.
-pub(crate) fn ordinal(named: u32) -> Option<u32> {
+pub fn ordinal(named: u32) -> Option<u32> {
     if named == NO_NODE {
         return None;
     }

@@ -98,8 +98,8 @@ impl Stacks {
 
 #[cfg(test)]
 mod tests {
-    use crate::RecordFile;
     use crate::index::Work;
+    use crate::record_file::RecordFile;
     use crate::record_file::RecordWriter;
     use crate::rolling::Keep;
     use midair_record::event::{Code, Header, Kernel, LaunchStack, Stack, encode, kind};
@@ -189,7 +189,7 @@ mod tests {
         let window = writer.window().unwrap().between(900, u64::MAX).unwrap();
         assert_eq!(counts(&window), [1, 1, 0]);
         let (whole, _) = writer
-            .finish_session(crate::Times {
+            .finish_session(crate::record_file::Times {
                 begin: 0,
                 end: 2_000,
                 now: 2_000,

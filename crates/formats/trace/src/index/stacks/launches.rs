@@ -9,7 +9,7 @@ const MOST_RECENT: usize = 1 << 22;
 
 /// The stacks of the launches within a range of ids.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Launches {
+pub struct Launches {
     first: u64,
     /// The stack of each id from the first one; 0 where it has none.
     stacks: VecDeque<u32>,
@@ -19,24 +19,24 @@ pub(crate) struct Launches {
 
 impl Launches {
     /// Has the oldest launches make room for new ones from now on.
-    pub(crate) fn keep_recent(&mut self) {
+    pub fn keep_recent(&mut self) {
         self.only_recent = true;
     }
 
     /// Returns the stack of a launch; 0 where it has none.
-    pub(crate) fn stack(&self, correlation: u64) -> u32 {
+    pub fn stack(&self, correlation: u64) -> u32 {
         let at = correlation.checked_sub(self.first);
         let at = at.and_then(|at| usize::try_from(at).ok());
         at.and_then(|at| self.stacks.get(at)).copied().unwrap_or(0)
     }
 
     /// Returns the first id of the range.
-    pub(crate) fn first(&self) -> u64 {
+    pub fn first(&self) -> u64 {
         self.first
     }
 
     /// Adds a launch. Returns false if its id is too far from the others.
-    pub(crate) fn add(&mut self, correlation: u64, stack: u32) -> bool {
+    pub fn add(&mut self, correlation: u64, stack: u32) -> bool {
         let most = if self.only_recent { MOST_RECENT } else { MOST };
         if self.stacks.is_empty() {
             self.first = correlation;

@@ -79,7 +79,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    pub(crate) fn add_kernel(&mut self, kernel: &Kernel) {
+    /// Adds a kernel, and the time that it waited after its doorbell.
+    pub fn add_kernel(&mut self, kernel: &Kernel) {
         if kernel.start == 0 || kernel.end <= kernel.start {
             return;
         }
@@ -91,19 +92,21 @@ impl Activity {
         self.add(kernel.node, Doing::Starting, rung, kernel.start);
     }
 
-    pub(crate) fn add_copy(&mut self, copy: &Copy) {
+    /// Adds a copy, which both of its GPUs take part in.
+    pub fn add_copy(&mut self, copy: &Copy) {
         self.add(copy.dst_node, Doing::Copy, copy.start, copy.end);
         if copy.src_node != copy.dst_node {
             self.add(copy.src_node, Doing::Copy, copy.start, copy.end);
         }
     }
 
-    pub(crate) fn add_set(&mut self, set: &MemorySet) {
+    /// Adds a fill.
+    pub fn add_set(&mut self, set: &MemorySet) {
         self.add(set.node, Doing::Copy, set.start, set.end);
     }
 
     /// Adds a call of a runtime.
-    pub(crate) fn add_call(&mut self, call: &Api) {
+    pub fn add_call(&mut self, call: &Api) {
         self.sees_waits |= SEEN_IN.contains(call.header.kind);
         if is_wait(call.header.kind, call.header.operation) {
             self.add_wait(call.start, call.end);
@@ -111,7 +114,7 @@ impl Activity {
     }
 
     /// Adds a wait that CUPTI reports.
-    pub(crate) fn add_synchronization(&mut self, wait: &Synchronization) {
+    pub fn add_synchronization(&mut self, wait: &Synchronization) {
         self.sees_waits = true;
         // Operation 2 is a stream that waits for an event: no thread waits.
         if wait.header.operation != 2 {
@@ -120,7 +123,7 @@ impl Activity {
     }
 
     /// Leaves out what happened before this time.
-    pub(crate) fn begin_at(&mut self, time: u64) {
+    pub fn begin_at(&mut self, time: u64) {
         self.begin = time;
     }
 

@@ -4,9 +4,9 @@
 //! Decision: FMT-025 (`docs/deviations/formats.md`).
 
 use crate::index::Index;
+use crate::kernel_name::KernelNames;
 use crate::kernel_name::{Namer, formatted};
 use crate::limits;
-use crate::options::KernelNames;
 use midair_failure::plain;
 use midair_record::event::Kernel;
 use regex_lite::Regex;
@@ -69,7 +69,7 @@ impl KernelFilter {
 
 /// The dispatches that a choice leaves out, for the case that it leaves out all.
 #[derive(Debug, Default)]
-pub(crate) struct Missed {
+pub struct Missed {
     dispatches: u64,
     of_kernel: HashMap<u64, u64>,
 }
@@ -80,7 +80,8 @@ impl Missed {
     /// The most kernels that are named.
     const NAMED: usize = 3;
 
-    pub(crate) fn see(&mut self, kernel: &Kernel) {
+    /// Takes note of a kernel that was recorded.
+    pub fn see(&mut self, kernel: &Kernel) {
         self.dispatches += 1;
         if self.of_kernel.len() < Missed::MOST {
             *self.of_kernel.entry(kernel.kernel_id).or_default() += 1;
@@ -88,7 +89,7 @@ impl Missed {
     }
 
     /// Returns how many dispatches were left out and of which kernels, or None without dispatches.
-    pub(crate) fn described(&self, index: &Index, names: KernelNames) -> Option<String> {
+    pub fn described(&self, index: &Index, names: KernelNames) -> Option<String> {
         if self.dispatches == 0 {
             return None;
         }
@@ -123,7 +124,7 @@ impl Missed {
 
 /// The choice, applied to the kernels of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Chosen {
+pub struct Chosen {
     /// Kernels with a description, and whether they are chosen.
     named: HashMap<u64, bool>,
     /// Whether kernels without a description are chosen.
@@ -137,7 +138,8 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    pub(crate) fn new(filter: &KernelFilter, index: &Index, names: KernelNames) -> Chosen {
+    /// Finds the chosen kernels by the names in the index.
+    pub fn new(filter: &KernelFilter, index: &Index, names: KernelNames) -> Chosen {
         let mut namer = Namer::new(names);
         let named = index.symbols.iter().map(|(id, symbol)| {
             let name = namer.name(&symbol.name);
@@ -155,13 +157,13 @@ impl Chosen {
     }
 
     /// Whether dispatches have to be seen ([`Chosen::see`]) before they can be judged.
-    pub(crate) fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         !self.iterations.is_empty()
     }
 
     /// Takes a dispatch into account. Numbers grow in the order in which doorbells were rung, but
     /// records may come in another order.
-    pub(crate) fn see(&mut self, kernel: &Kernel) {
+    pub fn see(&mut self, kernel: &Kernel) {
         if !self.takes(kernel.kernel_id) {
             return;
         }
@@ -173,12 +175,12 @@ impl Chosen {
     }
 
     /// Whether a kernel is chosen.
-    pub(crate) fn takes(&self, kernel_id: u64) -> bool {
+    pub fn takes(&self, kernel_id: u64) -> bool {
         self.named.get(&kernel_id).copied().unwrap_or(self.unknown)
     }
 
     /// Whether a dispatch is chosen.
-    pub(crate) fn has(&self, kernel: &Kernel) -> bool {
+    pub fn has(&self, kernel: &Kernel) -> bool {
         if !self.takes(kernel.kernel_id) {
             return false;
         }
@@ -192,7 +194,7 @@ impl Chosen {
     }
 
     /// Called when all dispatches have been seen.
-    pub(crate) fn seen(&mut self) {
+    pub fn seen(&mut self) {
         let first = std::mem::take(&mut self.first).into_iter();
         self.sorted = first
             .map(|(id, heap)| (id, heap.into_sorted_vec()))

@@ -3,7 +3,7 @@
 //!
 //! Numbers are CUPTI's (source: api/cupti_1x.json).
 
-pub(crate) mod devices;
+pub mod devices;
 
 use crate::api::{Kind, Text, number_in_files};
 use midair_abi::cupti;
@@ -11,11 +11,11 @@ use midair_record::event::{Copy, CudaTransfer, Untimed, kind};
 use std::borrow::Cow;
 
 /// The first of our own numbers in files. AMD's numbers are below it.
-pub(crate) const FIRST_KIND: usize = number_in_files(kind::CUDA_RUNTIME_API) as usize;
+pub const FIRST_KIND: usize = number_in_files(kind::CUDA_RUNTIME_API) as usize;
 
 /// Copies of arrays and copies between devices are counted and named separately. Their number is
 /// this plus `CUpti_ActivityMemcpyKind`.
-pub(crate) const FURTHER_COPIES: u32 = 64;
+pub const FURTHER_COPIES: u32 = 64;
 
 /// The number of calls that are named, more than any CUPTI has.
 const MOST_CALLS: u32 = 1 << 12;
@@ -84,7 +84,7 @@ const UNIFIED: &[&str] = &[
 
 /// Returns our own kinds and their operations, in the order of their numbers from [`FIRST_KIND`]
 /// on.
-pub(crate) fn kinds() -> Vec<Kind> {
+pub fn kinds() -> Vec<Kind> {
     let of = |name: &'static str, operations: Vec<Text>| Kind {
         name: Cow::Borrowed(name),
         operations,
@@ -110,7 +110,7 @@ fn calls(name: fn(u32) -> Option<&'static str>) -> Vec<Text> {
 }
 
 /// Returns the name of an operation that AMD has no number for, within a kind of AMD's.
-pub(crate) fn operation(kind: u8, operation: u32) -> Option<&'static str> {
+pub fn operation(kind: u8, operation: u32) -> Option<&'static str> {
     match kind {
         kind::MEMORY_COPY => {
             let of = operation.checked_sub(FURTHER_COPIES)?;
@@ -122,7 +122,7 @@ pub(crate) fn operation(kind: u8, operation: u32) -> Option<&'static str> {
 }
 
 /// Returns a runtime's name for people, where it is not one of AMD's.
-pub(crate) fn runtime_name(operation: u32) -> Option<&'static str> {
+pub fn runtime_name(operation: u32) -> Option<&'static str> {
     runtime(operation).map(|runtime| runtime.2)
 }
 
@@ -131,7 +131,7 @@ fn runtime(operation: u32) -> Option<&'static (u32, &'static str, &'static str)>
 }
 
 /// Returns the number under which a copy is counted and named: AMD's direction where there is one.
-pub(crate) fn copy_operation(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
+pub fn copy_operation(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
     match extra.map(|extra| extra.copy_kind) {
         Some(further) if COPIES.iter().any(|copy| copy.0 == further) => FURTHER_COPIES + further,
         _ => copy_direction(copy, extra),
@@ -140,7 +140,7 @@ pub(crate) fn copy_operation(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
 
 /// Returns AMD's direction (1 H2H, 2 H2D, 3 D2H, 4 D2D). Arrays count as memory of the device,
 /// since they lie there.
-pub(crate) fn copy_direction(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
+pub fn copy_direction(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
     match extra.map_or(0, |extra| extra.copy_kind) {
         9 => 1,
         1 | 3 => 2,
@@ -151,17 +151,17 @@ pub(crate) fn copy_direction(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
 }
 
 /// Whether a number under which copies are counted has a meaning.
-pub(crate) fn is_further_copy(number: u32) -> bool {
+pub fn is_further_copy(number: u32) -> bool {
     operation(kind::MEMORY_COPY, number).is_some()
 }
 
 /// Returns the name of a kind of memory.
-pub(crate) fn memory(kind: u32) -> &'static str {
+pub fn memory(kind: u32) -> &'static str {
     MEMORY.get(kind as usize).copied().unwrap_or("OTHER")
 }
 
 /// Returns the names of the memory that a copy reads and the memory that it writes.
-pub(crate) fn memories(extra: &CudaTransfer) -> (&'static str, &'static str) {
+pub fn memories(extra: &CudaTransfer) -> (&'static str, &'static str) {
     (
         memory(extra.memory_kinds & 0xffff),
         memory(extra.memory_kinds >> 16),
@@ -169,18 +169,18 @@ pub(crate) fn memories(extra: &CudaTransfer) -> (&'static str, &'static str) {
 }
 
 /// Returns the two parts of a stream's handle: context and stream, as CUPTI counts them.
-pub(crate) fn stream_parts(handle: u64) -> (u32, u32) {
+pub fn stream_parts(handle: u64) -> (u32, u32) {
     ((handle >> 32) as u32, handle as u32)
 }
 
 /// Whether a wait is for one stream, and not for all of a context.
-pub(crate) fn names_stream(handle: u64) -> bool {
+pub fn names_stream(handle: u64) -> bool {
     stream_parts(handle).1 != NONE
 }
 
 /// Returns why fills, waits and unified memory's work have no times ([`Untimed`] as a number).
 /// CUPTI gives 0 for operations that had not ended when it was asked for its last records.
-pub(crate) fn unfinished(start: u64, end: u64) -> u32 {
+pub fn unfinished(start: u64, end: u64) -> u32 {
     if start == 0 || end == 0 {
         Untimed::RunningAtDetach as u32
     } else {
@@ -189,7 +189,7 @@ pub(crate) fn unfinished(start: u64, end: u64) -> u32 {
 }
 
 /// CUPTI's value for no stream and no event (source: `CUPTI_SYNCHRONIZATION_INVALID_VALUE`).
-pub(crate) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {

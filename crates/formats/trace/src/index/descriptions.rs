@@ -6,7 +6,7 @@ use midair_record::event::{encode, note};
 impl Index {
     /// Returns code objects, kernels, queues and devices as records. They need no other records
     /// before them.
-    pub(crate) fn descriptions(&self) -> Vec<u8> {
+    pub fn descriptions(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for object in self.code_objects.values() {
             out.extend(encode(&object.record, &object.uri));
