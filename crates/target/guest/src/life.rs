@@ -70,14 +70,17 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool)
     // SAFETY: as above.
     let mut near = VerifiedFd::new(unsafe { (*boot).fd_near.swap(-1, Relaxed) });
     loop {
-        if let Some(session) = near.take().and_then(receive) {
-            session::run(work, session);
-        }
+        let session = near.take().and_then(receive);
+        let over = session.and_then(|session| session::run(work, session));
         // Until the next session of this copy, another copy of this library may run one.
         claim::release();
         work.go_on();
         *has_parked = true;
         word.store(mailbox::PARKED, Release);
+        // An attacher that sees the report may come back at once, and finds this thread parked.
+        if let Some(over) = over {
+            over.report();
+        }
         loop {
             let handed = loop {
                 match word.load(Acquire) {

@@ -4,10 +4,13 @@ use crate::connection::{Session, send_reply};
 use crate::lease::Lease;
 use crate::{BUSY_TICK, IDLE_TICK, Work, announcement, now, wait_on};
 use midair_record::spool::{Area, command, outcome, state};
+use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Runs the session that an attacher offers, from start to end.
-pub(crate) fn run(work: &mut dyn Work, session: Session) {
+///
+/// Returns what is left to report to the attacher.
+pub(crate) fn run(work: &mut dyn Work, session: Session) -> Option<Over> {
     let len = session.sent.offer.spool_size as usize;
     // SAFETY: this makes a new shared mapping of a descriptor that was sent to us, at an address of
     // the kernel's choice.
@@ -23,7 +26,7 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
     };
     if base == libc::MAP_FAILED {
         send_reply(&session.socket, false);
-        return;
+        return None;
     }
     // A forked child must not have the mapping at all.
     // SAFETY: the mapping is our own.
@@ -34,7 +37,7 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
         send_reply(&session.socket, false);
         // SAFETY: the mapping is our own, and no thread uses it.
         unsafe { libc::munmap(base, len) };
-        return;
+        return None;
     };
     send_reply(&session.socket, true);
     let Session {
@@ -45,24 +48,47 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
     // From here on the attacher is reached only through the words of the spool. No descriptor of
     // ours stays open.
     drop((spool, socket));
-    match work.set_up(area, sent) {
+    let state = match work.set_up(area, sent) {
         Ok(()) => {
             if work.is_announced() {
                 announcement::write();
             }
             serve(work, area);
+            state::COMPLETE
         }
         Err(refused) => {
             work.give_up();
             area.head().status.store(refused.status, Relaxed);
             area.set_message(&refused.text);
-            set_state(area, state::FAILED);
+            state::FAILED
         }
-    }
-    if !work.end() {
-        // SAFETY: the mapping is our own, and `Work::end` says that no thread writes into it any
-        // more.
-        unsafe { libc::munmap(base, len) };
+    };
+    let mapping = (!work.end()).then_some((base, len));
+    Some(Over {
+        area,
+        state,
+        mapping,
+    })
+}
+
+/// A session that is over, and whose attacher waits for the report.
+pub(crate) struct Over {
+    area: Area,
+    /// How it ended.
+    state: u32,
+    /// Where the spool is mapped, unless a thread may still write into it.
+    mapping: Option<(*mut c_void, usize)>,
+}
+
+impl Over {
+    /// Reports the end. The next attacher may come from here on, so the process must be free for it.
+    pub(crate) fn report(self) {
+        set_state(self.area, self.state);
+        if let Some((base, len)) = self.mapping {
+            // SAFETY: the mapping is our own, and `Work::end` says that no thread writes into it any
+            // more.
+            unsafe { libc::munmap(base, len) };
+        }
     }
 }
 
@@ -105,7 +131,6 @@ fn serve(work: &mut dyn Work, area: Area) {
         area.set_message(&last_words);
     }
     head.outcome.store(left | reason, Release);
-    set_state(area, state::COMPLETE);
 }
 
 fn set_state(area: Area, value: u32) {
