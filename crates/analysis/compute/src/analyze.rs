@@ -5,6 +5,7 @@ use crate::console::Console;
 use crate::read::Workload;
 use crate::report::{self, Options, Report, database, files, roofline, text};
 use crate::select::{Blocks, Dispatches};
+use crate::vintage::Vintage;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use midair_failure::{Failure, Kind};
@@ -89,7 +90,8 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
     let gpus = occurrences(matches, "gpu-id");
     let mut jobs = Vec::new();
     for (place, workload) in workloads.iter().enumerate() {
-        let form = options.form.unwrap_or(workload.numbers);
+        let asked = options.form.or(options.vintage.map(Vintage::form));
+        let form = asked.unwrap_or(workload.numbers);
         let blocks = blocks(matches, workload, form, console)?;
         let numbers = for_directory(&kernels, place);
         let numbers = numbers
@@ -287,6 +289,23 @@ fn corrections(matches: &ArgMatches) -> Result<Vec<(String, String)>, Failure> {
         .collect()
 }
 
+/// Returns the version that `--vintage` names.
+///
+/// # Errors
+/// When it is no version of AMD's.
+pub(crate) fn vintage(matches: &ArgMatches) -> Result<Option<Vintage>, Failure> {
+    let Some(word) = matches.try_get_one::<String>("vintage").ok().flatten() else {
+        return Ok(None);
+    };
+    match Vintage::read(word).filter(|vintage| *vintage >= Vintage::FIRST) {
+        Some(vintage) => Ok(Some(vintage)),
+        None => Err(
+            usage(format!("--vintage {word} is no version of AMD's tool"))
+                .hint(format!("{} and later", Vintage::FIRST)),
+        ),
+    }
+}
+
 pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     // `live` has only some of these options.
     let text = |name: &str| {
@@ -338,6 +357,7 @@ pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
             "2026" => Some(Form::Sums),
             _ => None,
         },
+        vintage: vintage(matches)?,
         plain_tables: text("view") == "table",
         include: list("include-cols"),
         columns: columns?,

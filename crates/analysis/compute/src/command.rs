@@ -201,6 +201,7 @@ fn analyze() -> Command {
             word("formulas", "YEAR", "Use AMD's formulas of 2025 (means of ratios) or 2026 (ratios of sums) [default: as the directory]")
                 .value_parser(["2025", "2026"]),
         )
+        .arg(word("vintage", "VERSION", "Use words, numbers and formulas of this version of AMD's, such as 3.3 or 3.9 [default: as the directory]"))
         .arg(
             word("view", "KIND", "Show the memory chart as a table")
                 .value_parser(["table"]),
@@ -260,6 +261,7 @@ fn profile() -> Command {
                 .value_parser(value_parser!(PathBuf)),
         )
         .arg(word("subpath", "KIND", "").hide(true))
+        .arg(word("vintage", "VERSION", "Write a directory as this version of AMD's does: 3.3, 3.9 [default: 3.3]"))
         .arg(flag("overwrite", "Replace an earlier profile in the directory"))
         .arg(flag("with-arguments", "Store the program's arguments in sysinfo.csv and profiling_config.yaml"))
         .arg(list("kernel", "REGEX", "Count only kernels whose name matches").short('k'))

@@ -9,13 +9,14 @@
     reason = "it is the way that others are to take"
 )]
 
+use flate2::read::MultiGzDecoder;
 use midair_failure::{Failure, Kind};
 use midair_output::WriteError;
 use midair_output::files::{Directory, OneFile};
 use nix::fcntl::OFlag;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Returns the failure for files whose contents are wrong.
@@ -50,6 +51,67 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The first bytes of a file that gzip packed.
+const PACKED: [u8; 2] = [0x1f, 0x8b];
+/// How many bytes a packed byte may stand for, and how many any packed file may have. Counters pack to a
+/// fortieth; gzip makes a thousandth of zeros.
+const RATIO: u64 = 256;
+const LEAST: u64 = 64 << 20;
+/// The most bytes that are unpacked of one file.
+const MOST: u64 = 64 << 30;
+
+/// Opens a regular file for reading, and unpacks it if its first bytes say that gzip packed it, whatever its name
+/// is. A file that unpacks to more than its size explains is an error when that is read.
+pub(crate) fn unpacked(path: &Path) -> io::Result<Box<dyn Read>> {
+    let mut file = open(path)?;
+    let mut first = [0; 2];
+    // Both reads are of this descriptor: another file may have the name by now.
+    let is_packed = file.read_at(&mut first, 0)? == first.len() && first == PACKED;
+    if !is_packed {
+        return Ok(Box::new(file));
+    }
+    let bytes = file.metadata()?.len();
+    file.rewind()?;
+    Ok(Box::new(Bounded {
+        left: bytes.saturating_mul(RATIO).saturating_add(LEAST).min(MOST),
+        inner: MultiGzDecoder::new(io::BufReader::new(file)),
+    }))
+}
+
+/// A reader that has an error behind so many bytes.
+struct Bounded<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        match self.left.checked_sub(read as u64) {
+            Some(left) => self.left = left,
+            None => {
+                return Err(io::Error::other(
+                    "it unpacks to more than its size explains",
+                ));
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Returns the name that a file has unpacked.
+pub(crate) fn unpacked_name(path: &Path) -> String {
+    let name = file_name(path);
+    name.strip_suffix(".gz").map_or(name.clone(), str::to_owned)
+}
+
+/// Reads the first bytes of a regular file.
+pub(crate) fn head(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -142,6 +204,45 @@ pub(crate) fn remove(directory: &Directory, name: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    }
+
+    #[test]
+    fn contents_and_not_names_say_what_is_packed() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            let mut read = Vec::new();
+            unpacked(&path)?.read_to_end(&mut read)?;
+            io::Result::Ok(read)
+        };
+        let text = b"a,b\n1,2\n".repeat(1000);
+        let whole = packed(&text);
+        for name in ["a.csv", "a.csv.gz"] {
+            assert_eq!(read(name, &text).unwrap(), text);
+            assert_eq!(read(name, &whole).unwrap(), text);
+        }
+        // Several parts are one file, as gzip has them.
+        let both = [&whole[..], &packed(b"3,4\n")].concat();
+        assert!(read("b", &both).unwrap().ends_with(b"1,2\n3,4\n"));
+        assert_eq!(read("b", b"\x1f").unwrap(), b"\x1f");
+        let mut wrong = whole.clone();
+        *wrong.last_mut().unwrap() ^= 1;
+        for bytes in [&whole[..whole.len() / 2], &whole[..whole.len() - 1], &wrong] {
+            assert!(read("b", bytes).is_err());
+        }
+        // Two hundred megabytes of zeros are a fifth of a megabyte.
+        let zeros = packed(&vec![0; 200 << 20]);
+        let error = read("zeros", &zeros).err().map(|error| error.to_string());
+        let error = error.unwrap_or_default();
+        assert!(error.contains("more than its size explains"), "{error}");
+    }
 
     #[test]
     fn a_pipe_is_not_waited_for() {

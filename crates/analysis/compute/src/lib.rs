@@ -33,9 +33,11 @@ pub mod sample;
 pub mod select;
 pub mod show;
 pub mod stacks;
+pub mod vintage;
 
 pub use architecture::{Architecture, Form};
 pub use program::{Lacks, Row, Setting};
+pub use vintage::Vintage;
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
@@ -156,7 +158,8 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let inner = mode.map_or(matches, |(_, matches)| matches);
     let form = match inner.try_get_one::<String>("formulas") {
         Ok(Some(year)) if year == "2026" => Form::Sums,
-        _ => Form::Means,
+        Ok(Some(_)) => Form::Means,
+        _ => analyze::vintage(inner)?.map_or(Form::Means, Vintage::form),
     };
     check_lists(inner)?;
     if mode.is_some_and(|(name, _)| name == foreign::DATABASE) {

@@ -12,6 +12,7 @@ use crate::profile::watch::{Sureness, Watch};
 use crate::profile::{self, plan};
 use crate::read::Workload;
 use crate::report::{Report, text};
+use crate::vintage::Vintage;
 use clap::ArgMatches;
 use midair_failure::{Failure, Kind};
 use nix::sys::termios::{self, LocalFlags, SetArg, Termios};
@@ -68,7 +69,9 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         crate::files::make(directory)?;
     }
     let name = format!("process {pid}");
-    let workload = Workload::begun(Path::new(""), &name, machine.system(&name, ""))?;
+    let system = machine.system(&name, "");
+    let kind = (Vintage::FIRST, plan.groups.len());
+    let workload = Workload::begun(Path::new(""), &name, system, kind)?;
     let collection = Collection {
         pid: Some(pid.to_string()),
         duration: duration.map(|duration| duration.to_string()),

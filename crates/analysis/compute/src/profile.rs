@@ -19,6 +19,7 @@ use crate::read::Workload;
 use crate::report::Options;
 use crate::report::roofline::Level;
 use crate::select::Blocks;
+use crate::vintage::Vintage;
 use asked::Asked;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -32,8 +33,32 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use watch::{Attach, Progress, Watch};
 
-/// Metrics have the numbers of 2025, as on AMD's documentation pages that users know.
+/// Metrics have the numbers of 2025, as on AMD's documentation pages that users know, unless another version's
+/// directory is written.
 pub(crate) const NUMBERS: Form = Form::Means;
+
+/// Returns the version whose directory is written.
+///
+/// # Errors
+/// When it is none whose directories are known, or has no files in the wanted format.
+fn vintage(matches: &ArgMatches) -> Result<Vintage, Failure> {
+    let Some(word) = text(matches, "vintage") else {
+        return Ok(Vintage::FIRST);
+    };
+    let known = [Vintage::FIRST, Vintage::NEWEST];
+    let Some(vintage) = Vintage::read(&word).filter(|vintage| known.contains(vintage)) else {
+        return Err(usage(format!("cannot write a directory of version {word}"))
+            .hint(format!("known are {} and {}", known[0], known[1])));
+    };
+    let format = text(matches, "format-rocprof-output");
+    if vintage == Vintage::NEWEST && format.as_deref() == Some("csv") {
+        return Err(usage(format!(
+            "--format-rocprof-output csv is not in version {vintage}"
+        ))
+        .hint("it has packed csv files in any case"));
+    }
+    Ok(vintage)
+}
 
 fn usage(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Usage, what)
@@ -146,6 +171,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         .unwrap_or_default();
     let asked = Asked::of(matches)?;
     check(matches, &asked, &program)?;
+    let vintage = vintage(matches)?;
     let levels = Level::read(&words(matches, "roofline-mem-level"))?;
     let attaches = given(matches, "attach-pid");
     let benchmark = match measures(matches) {
@@ -153,8 +179,9 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         false => None,
     };
     let machine = Machine::find()?;
-    let blocks = chosen(matches, &machine, console)?.with_levels(levels);
-    let plan = plan::plan(machine.architecture, &blocks, NUMBERS)?;
+    let numbers = vintage.form();
+    let blocks = chosen(matches, &machine, numbers, console)?.with_levels(levels);
+    let plan = plan::plan(machine.architecture, &blocks, numbers)?;
     if !plan.unknown.is_empty() {
         console.warning(&format!(
             "{} has no counter {}: metrics that need it are N/A",
@@ -184,11 +211,16 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         .take(kept)
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    let system = machine.system(&name, &command.join(" "));
+    let mut system = machine.system(&name, &command.join(" "));
+    if vintage == Vintage::NEWEST {
+        machine.rename(&mut system, &directory);
+    }
     write::system(&directory, &system)?;
     write::configuration(
         &directory,
-        &configuration(matches, &asked, &name, &directory, &blocks, &command),
+        &configuration(
+            matches, &asked, vintage, &name, &directory, &blocks, &command,
+        ),
     )?;
 
     if let Some(benchmark) = benchmark {
@@ -229,7 +261,8 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         keys: false,
         verbose: console.level >= crate::console::Level::Info,
     };
-    let workload = Workload::begun(&directory, &name, system)?;
+    let kind = (vintage, plan.groups.len());
+    let workload = Workload::begun(&directory, &name, system, kind)?;
     let watch = Watch::new(live, workload, blocks, Options::default());
     let attach = collection.pid.clone().map(|pid| Attach {
         pid,
@@ -255,7 +288,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         ));
         return Ok(code);
     }
-    finish(matches, &directory, &plan, console)?;
+    finish(matches, &directory, &plan, vintage, console)?;
     Ok(code)
 }
 
@@ -273,11 +306,16 @@ pub(crate) fn chosen_or(
         let words = [otherwise.to_owned()];
         return Blocks::read(&words, machine.architecture, NUMBERS, &mut |_| {});
     }
-    chosen(matches, machine, console)
+    chosen(matches, machine, NUMBERS, console)
 }
 
 /// Returns the tables and metrics that `-b` or `--set` chooses.
-fn chosen(matches: &ArgMatches, machine: &Machine, console: &Console) -> Result<Blocks, Failure> {
+fn chosen(
+    matches: &ArgMatches,
+    machine: &Machine,
+    numbers: Form,
+    console: &Console,
+) -> Result<Blocks, Failure> {
     let mut warn = |text: String| console.warning(&text);
     let mut chosen = words(matches, "block");
     // The points of the roofline need operations, bytes and times.
@@ -295,8 +333,14 @@ fn chosen(matches: &ArgMatches, machine: &Machine, console: &Console) -> Result<
             .hint(format!("known are {}", known.join(", "))));
         };
         chosen = set.metrics.iter().map(|(id, _)| (*id).to_owned()).collect();
+        let newer = machine.architecture.newer_sets.iter();
+        if let Some((_, ids)) = newer.into_iter().find(|(known, _)| *known == name)
+            && numbers == Form::Sums
+        {
+            chosen = ids.iter().map(|id| (*id).to_owned()).collect();
+        }
     }
-    Blocks::read(&chosen, machine.architecture, NUMBERS, &mut warn)
+    Blocks::read(&chosen, machine.architecture, numbers, &mut warn)
 }
 
 /// Returns the directory for the files.
@@ -412,6 +456,7 @@ fn prepare(directory: &Path, overwrite: bool, another: &str) -> Result<Directory
 fn configuration(
     matches: &ArgMatches,
     asked: &Asked,
+    vintage: Vintage,
     name: &str,
     directory: &Path,
     blocks: &Blocks,
@@ -456,6 +501,25 @@ fn configuration(
     put("set_selected", word("set"));
     put("target_error", word("target-error"));
     put("verbose", Text(matches.get_count("verbose").to_string()));
+    put(crate::read::VINTAGE, Text(vintage.to_string()));
+    if vintage == Vintage::NEWEST {
+        // Options that were removed, and options that came.
+        all.remove("format_rocprof_output");
+        all.remove("path");
+        all.insert(
+            "device".to_owned(),
+            Text(text(matches, "device").unwrap_or_else(|| "0".to_owned())),
+        );
+        for key in [
+            "bench_only",
+            "experimental",
+            "membw_analysis",
+            "pc_sampling",
+            "quiet",
+        ] {
+            all.insert(key.to_owned(), Flag(false));
+        }
+    }
     all
 }
 
@@ -465,10 +529,12 @@ fn finish(
     matches: &ArgMatches,
     directory: &Path,
     plan: &Plan,
+    vintage: Vintage,
     console: &Console,
 ) -> Result<(), Failure> {
     let as_csv = text(matches, "format-rocprof-output").as_deref() == Some("csv");
-    let workload = match as_csv {
+    let as_packed = vintage == Vintage::NEWEST;
+    let workload = match as_csv || as_packed {
         true => Workload::read_whole(directory)?,
         false => Workload::read(directory, &[])?,
     };
@@ -490,6 +556,12 @@ fn finish(
             console.warning(&line);
         } else {
             console.note(&line);
+        }
+    }
+    if as_packed {
+        for (place, group) in plan.groups.iter().enumerate() {
+            let path = directory.join(format!("results_pmc_perf_{place}.csv.gz"));
+            write::packed(&path, frame, group)?;
         }
     }
     if as_csv {

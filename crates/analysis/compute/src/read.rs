@@ -1,5 +1,6 @@
 //! Reads workload directories: AMD's of 2025 (csv) and of 2026 (rocpd), and ours.
 
+mod age;
 pub(crate) mod bound;
 pub(crate) mod csv;
 mod long;
@@ -11,8 +12,9 @@ use crate::architecture::{self, Architecture, Form};
 use crate::files::{self, file_name};
 pub(crate) use crate::files::{unreadable, unusable};
 use crate::frame::Frame;
+use crate::vintage::Vintage;
 use midair_failure::Failure;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// A workload directory.
@@ -30,7 +32,9 @@ pub struct Workload {
     pub architecture: &'static Architecture,
     /// What was asked for when the directory was made, by option.
     pub profiling: Profiling,
-    /// The formulas of AMD's version that makes such directories.
+    /// AMD's version that makes such directories, whose words tables have.
+    pub vintage: Vintage,
+    /// The formulas: that version's, or ratios of sums where counters were multiplexed.
     pub form: Form,
     /// Which numbers the metrics have.
     pub numbers: Form,
@@ -54,6 +58,8 @@ pub(crate) const PEAK: &str = "_empirical_peak";
 
 /// The key of `profiling_config.yaml` that marks a midair directory.
 pub(crate) const OWN: &str = "midair_version";
+
+pub(crate) use age::KEY as VINTAGE;
 
 /// The column of `--live-counters` that says how many dispatches a line stands for.
 const LIVE_WEIGHT: &str = "Dispatches";
@@ -81,7 +87,8 @@ impl Workload {
         corrections: &[(String, String)],
     ) -> Result<Workload, Failure> {
         let found = files::entries(path).map_err(|error| unreadable(path, &error))?;
-        let named = |name: &str| found.iter().find(|file| file.ends_with(name));
+        let found = once(found);
+        let named = |name: &str| found.iter().find(|file| files::unpacked_name(file) == name);
         let databases: Vec<&PathBuf> = found.iter().filter(|f| has_end(f, ".db")).collect();
         let mut notes = Vec::new();
         let mut system = match named("sysinfo.csv") {
@@ -94,8 +101,8 @@ impl Workload {
         };
         // AMD's `analyze` makes a long file of the databases, and leaves it next to them.
         let joined = joined.filter(|(_, is_long)| !is_long || databases.is_empty());
-        let (mut frame, form) = if let Some((file, true)) = joined {
-            (long::pivoted(&[file])?, Form::Means)
+        let mut frame = if let Some((file, true)) = joined {
+            long::pivoted(&[file])?
         } else if let Some((file, false)) = joined {
             // Levels are in separate files where they were not joined.
             let mut all = vec![file];
@@ -104,9 +111,9 @@ impl Workload {
                 1 => {
                     let frame = csv::wide(&all)?;
                     csv::once(file, &frame)?;
-                    (frame, Form::Means)
+                    frame
                 }
-                _ => (passes::joined(&all)?, Form::Means),
+                _ => passes::joined(&all)?,
             }
         } else if !databases.is_empty() {
             for file in &databases {
@@ -120,20 +127,15 @@ impl Workload {
                 ));
             }
             let passes = databases.len();
-            (read.finish(passes > 1, &mut notes), Form::Sums)
+            read.finish(passes > 1, &mut notes)
         } else {
             let passes: Vec<&PathBuf> = found.iter().filter(|file| is_pass(file)).collect();
             let long: Vec<&PathBuf> = found.iter().filter(|file| is_long(file)).collect();
             match (passes.as_slice(), long.as_slice()) {
                 ([], []) => return Err(nothing_in(path, &found)),
-                (passes, []) => (passes::joined(passes)?, Form::Means),
-                (_, long) => (long::pivoted(long)?, Form::Means),
+                (passes, []) => passes::joined(passes)?,
+                (_, long) => long::pivoted(long)?,
             }
-        };
-        // AMD's versions since 3.8 have this name, and ratios of sums in each form of file.
-        let form = match text(&system, "num_memory_channels") {
-            Some(_) => Form::Sums,
-            None => form,
         };
         if system.is_empty() {
             return Err(unusable(format!(
@@ -163,13 +165,18 @@ impl Workload {
             Some(file) => Profiling::read(file)?,
             None => Profiling::default(),
         };
-        // Our directory: metrics have the numbers that users know, and the formulas allow counters
-        // to be multiplexed.
-        let own = profiling.all.contains_key(OWN);
-        let numbers = if own { Form::Means } else { form };
-        let form = if own { Form::Sums } else { form };
+        let vintage = age::of(&found, &system, &profiling);
+        let numbers = vintage.form();
+        // AMD's tool makes no such directory: means of ratios need all counters of a dispatch.
+        let is_own = profiling.all.contains_key(OWN);
+        let form = match is_own && age::took_turns(&found, &profiling) {
+            true => Form::Sums,
+            false => numbers,
+        };
         let directory = files::named(path);
-        let name = match text(&system, "workload_name") {
+        // Since 3.7 the name is only in the configuration.
+        let configured = profiling.all.get("name").map(String::as_str);
+        let name = match text(&system, "workload_name").or(configured) {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => directory
                 .file_name()
@@ -182,6 +189,7 @@ impl Workload {
             properties,
             architecture,
             profiling,
+            vintage,
             form,
             numbers,
             frame,
@@ -189,7 +197,8 @@ impl Workload {
         })
     }
 
-    /// Returns a midair directory whose collection is still running, without any dispatch.
+    /// Returns a midair directory whose collection is still running, without any dispatch. `groups` is the number
+    /// of groups that are multiplexed.
     ///
     /// # Errors
     /// When there are no tables for the GPU.
@@ -197,6 +206,7 @@ impl Workload {
         path: &Path,
         name: &str,
         system: Vec<(String, String)>,
+        (vintage, groups): (Vintage, usize),
     ) -> Result<Workload, Failure> {
         let (architecture, properties) = gpu(path, &system)?;
         Ok(Workload {
@@ -206,8 +216,12 @@ impl Workload {
             properties,
             architecture,
             profiling: Profiling::default(),
-            form: Form::Sums,
-            numbers: Form::Means,
+            vintage,
+            form: match groups {
+                0 | 1 => vintage.form(),
+                _ => Form::Sums,
+            },
+            numbers: vintage.form(),
             frame: Frame::default(),
             notes: Vec::new(),
         })
@@ -255,29 +269,43 @@ fn gpu(
     Ok((architecture, properties))
 }
 
+/// Returns the files, without those that are there packed as well: AMD's tool takes the packed one.
+fn once(found: Vec<PathBuf>) -> Vec<PathBuf> {
+    let packed: HashSet<String> = found
+        .iter()
+        .filter(|file| has_end(file, ".csv.gz"))
+        .map(|file| files::unpacked_name(file))
+        .collect();
+    let is_once = |file: &PathBuf| !packed.contains(&file_name(file));
+    found.into_iter().filter(is_once).collect()
+}
+
 fn has_end(file: &Path, end: &str) -> bool {
     let name = file.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| name.ends_with(end) && !name.starts_with('.'))
 }
 
+fn is_csv(file: &Path) -> bool {
+    has_end(file, ".csv") || has_end(file, ".csv.gz")
+}
+
 /// Whether a file is one pass of 2025: `pmc_perf_3.csv`, or `SQ_LEVEL_WAVES.csv` for a level
 /// counter.
 fn is_pass(file: &Path) -> bool {
-    let name = file_name(file);
-    has_end(file, ".csv") && (name.starts_with("pmc_perf_") || is_level(file))
+    let name = files::unpacked_name(file);
+    is_csv(file) && (name.starts_with("pmc_perf_") || is_level(file))
 }
 
 /// Whether a file is the pass of a level counter, such as `SQ_LEVEL_WAVES.csv`.
 fn is_level(file: &Path) -> bool {
-    let name = file_name(file);
-    has_end(file, ".csv") && name.starts_with("SQ") && name.contains("LEVEL")
+    let name = files::unpacked_name(file);
+    is_csv(file) && name.starts_with("SQ") && name.contains("LEVEL")
 }
 
 /// Whether a file is one pass in which each counter has its own line.
 fn is_long(file: &Path) -> bool {
-    let name = file_name(file);
-    has_end(file, ".csv")
-        && (name.starts_with("results_") || name.ends_with("counter_collection.csv"))
+    let name = files::unpacked_name(file);
+    is_csv(file) && (name.starts_with("results_") || name.ends_with("counter_collection.csv"))
 }
 
 /// Returns the refusal of a process that used CUDA, which has no panels.
@@ -307,10 +335,6 @@ fn cuda_gpu(found: &[PathBuf]) -> Option<String> {
 fn nothing_in(path: &Path, found: &[PathBuf]) -> Failure {
     if let Some(gpu) = cuda_gpu(found) {
         return of_cuda(path, &gpu);
-    }
-    let packed = found.iter().find(|file| has_end(file, ".csv.gz"));
-    if let Some(file) = packed {
-        return unusable(format!("{} is compressed", file.display())).hint("gunzip it first");
     }
     let deeper = found.iter().find(|file| {
         ["sysinfo.csv", "pmc_perf.csv"]

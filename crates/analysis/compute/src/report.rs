@@ -16,6 +16,7 @@ use crate::program::{Row as Of, Setting};
 use crate::read::Workload;
 use crate::sample::Rows;
 use crate::select::{Blocks, Dispatches, KernelTime, kernel_times};
+use crate::vintage::Vintage;
 use midair_failure::Failure;
 
 /// How values are shown.
@@ -29,8 +30,10 @@ pub struct Options {
     pub decimals: usize,
     /// The most rows in the tables of kernels and dispatches.
     pub most: usize,
-    /// Which formulas to use; None: the formulas of the directory's version.
+    /// Which formulas and numbers to use; None: as of the version.
     pub form: Option<Form>,
+    /// The version whose words, numbers and formulas to use; None: as of the directory.
+    pub vintage: Option<Vintage>,
     /// Whether to show the memory chart as a table.
     pub plain_tables: bool,
     /// Further columns to show, by heading.
@@ -53,6 +56,7 @@ impl Default for Options {
             decimals: 2,
             most: 10,
             form: None,
+            vintage: None,
             plain_tables: false,
             include: Vec::new(),
             columns: Vec::new(),
@@ -201,8 +205,9 @@ pub fn report(
     options: &Options,
 ) -> Result<Report, Failure> {
     let rows = dispatches.rows(&workload.frame)?;
-    let form = options.form.unwrap_or(workload.form);
-    let numbers = options.form.unwrap_or(workload.numbers);
+    let asked = options.form.or(options.vintage.map(Vintage::form));
+    let form = asked.unwrap_or(workload.form);
+    let numbers = asked.unwrap_or(workload.numbers);
     let kernels = kernel_times(&workload.frame, &rows);
     let mut evaluator = Evaluator::new(
         setting(workload, form, options),
@@ -280,7 +285,8 @@ fn top_kernels(sheet: &mut Sheet, workload: &Workload, kernels: &[KernelTime], o
     for what in ["Sum", "Mean", "Median"] {
         sheet.headings.push(format!("{what}({unit})"));
     }
-    sheet.headings.push("Pct".to_owned());
+    let vintage = options.vintage.unwrap_or(workload.vintage);
+    sheet.headings.push(vintage.heading("Pct").to_owned());
     let scale = options.nanoseconds();
     for (place, kernel) in kernels.iter().enumerate().take(options.most) {
         sheet.lines.push(Line {
@@ -329,7 +335,7 @@ fn system(sheet: &mut Sheet, workload: &Workload) {
 
 /// Returns the unit of a metric; `$normUnit` is replaced by the unit of `--normal-unit`.
 pub fn unit(text: &str, options: &Options) -> String {
-    if text == "ns" && options.time_unit != "ns" {
+    if ["ns", "Nanoseconds"].contains(&text) && options.time_unit != "ns" {
         return options.time_unit.clone();
     }
     let Some(inner) = text
@@ -363,13 +369,14 @@ fn metrics(
 ) {
     sheet.title = with_unit(table.title, options);
     let spread = table.style == Style::Spread;
+    let vintage = options.vintage.unwrap_or(workload.vintage);
     for (key, heading) in table.columns {
         match *key {
             "expr" if spread => {
                 let all = ["Min", "Q1", "Median", "Q3", "Max"].map(str::to_owned);
                 sheet.headings.extend(all);
             }
-            _ => sheet.headings.push((*heading).to_owned()),
+            _ => sheet.headings.push(vintage.heading(heading).to_owned()),
         }
     }
     let channels = workload
@@ -390,7 +397,16 @@ fn metrics(
                 };
                 let name = channel.to_string();
                 let id = format!("{}.{channel}", table.number());
-                let line = line(id, name, metric, table, options, evaluator, form, of);
+                let line = line(
+                    id,
+                    name,
+                    metric,
+                    table,
+                    options,
+                    evaluator,
+                    (form, vintage),
+                    of,
+                );
                 sheet.lines.push(line);
             }
             continue;
@@ -401,9 +417,16 @@ fn metrics(
         };
         let name = metric.name.to_owned();
         let id = number.to_owned();
-        sheet
-            .lines
-            .push(line(id, name, metric, table, options, evaluator, form, of));
+        sheet.lines.push(line(
+            id,
+            name,
+            metric,
+            table,
+            options,
+            evaluator,
+            (form, vintage),
+            of,
+        ));
     }
 }
 
@@ -415,7 +438,7 @@ fn line(
     table: &'static Table,
     options: &Options,
     evaluator: &mut Evaluator<'_>,
-    form: Form,
+    (form, vintage): (Form, Vintage),
     of: Of<'_>,
 ) -> Line {
     let mut entries = Vec::new();
@@ -423,7 +446,10 @@ fn line(
         let cell = metric.cells.iter().find(|cell| cell.column == *key);
         match (*key, cell.map(|cell| &cell.content)) {
             ("metric", _) => entries.push(Entry::Text(name.clone())),
-            ("unit" | "units", _) => entries.push(Entry::Text(unit(metric.unit, options))),
+            ("unit" | "units", _) => {
+                let word = vintage.unit(metric.unit, metric.name);
+                entries.push(Entry::Text(unit(word, options)));
+            }
             (_, Some(Content::Word(word))) => entries.push(Entry::Text((*word).to_owned())),
             (key, Some(content @ Content::Formula { .. })) => {
                 let Some(text) = content.formula(form) else {

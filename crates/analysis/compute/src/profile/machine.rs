@@ -193,6 +193,29 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Gives the rows of `sysinfo.csv` the names of AMD's 3.9, and adds what that version has in addition.
+    pub fn rename(&self, rows: &mut Vec<(String, String)>, directory: &Path) {
+        rows.retain(|(name, _)| name != "num_hbm_channels");
+        if let Some((name, value)) = rows.iter_mut().find(|(name, _)| name == "workload_name") {
+            *name = "workload_path".to_owned();
+            *value = directory.display().to_string();
+        }
+        let banks = match self.architecture.name {
+            "gfx908" | "gfx90a" => 32,
+            _ => 16,
+        };
+        for (before, name, value) in [
+            ("wave_size", "sa_per_se", self.agent.simd_arrays_per_engine),
+            ("total_l2_chan", "l2_banks", banks),
+        ] {
+            if let Some(place) = rows.iter().position(|(known, _)| known == before) {
+                rows.insert(place, (name.to_owned(), value.to_string()));
+            }
+        }
+    }
+}
+
 /// Returns the clock in MHz that amdgpu marks as the current one. A line of `pp_dpm_sclk` is like
 /// `1: 2100Mhz *`.
 fn current(states: &str) -> String {

@@ -4,10 +4,13 @@ use super::plan::Plan;
 use crate::files;
 use crate::frame::{Column, Frame, field};
 use crate::report::files::push;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use midair_failure::{Failure, Kind};
 use midair_output::WriteError;
 use midair_output::files::{Directory, OneFile};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 pub(super) fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
@@ -174,6 +177,88 @@ pub(super) fn dispatches(
         out.put(line.as_bytes()).map_err(wrong)?;
     }
     out.finish().map_err(wrong)
+}
+
+/// The columns of a packed file, in AMD's order.
+const LONG: [&str; 17] = [
+    "GPU_ID",
+    "GUID",
+    "Correlation_Id",
+    "Dispatch_ID",
+    "Grid_Size",
+    "Workgroup_Size",
+    "LDS_Per_Workgroup",
+    "Scratch_Per_Workitem",
+    "Arch_VGPR",
+    "Accum_VGPR",
+    "SGPR",
+    "Kernel_Name",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "Kernel_ID",
+    "Counter_Name",
+    "Counter_Value",
+];
+
+/// Writes a pass as AMD's 3.9 does: a line for each counter of each dispatch that has a value, packed by gzip as
+/// one part.
+pub(super) fn packed(path: &Path, frame: &Frame, group: &[String]) -> Result<(), Failure> {
+    let wrong = |error: std::io::Error| files::unwritable(path, &error);
+    let out = OneFile::create(path).map_err(|error| files::failed(&error))?;
+    // AMD's level.
+    let mut out = GzEncoder::new(std::io::BufWriter::new(out), Compression::new(1));
+    let mut line = String::new();
+    push(&mut line, &LONG.map(str::to_owned));
+    out.write_all(line.as_bytes()).map_err(wrong)?;
+    // Of a counter of several channels, each is counted by itself.
+    let is_of = |name: &str| {
+        let plain = name.split('[').next().unwrap_or(name);
+        group.iter().any(|counter| counter == plain)
+    };
+    let counters: Vec<(&str, &Column)> = frame
+        .column_names()
+        .filter(|name| is_of(name))
+        .filter_map(|name| Some((name, frame.named(name)?)))
+        .collect();
+    let number = |name: &str, row: usize| match frame.named(name).map(|column| column.get(row)) {
+        Some(value) if value.is_finite() => format!("{value}"),
+        _ => String::new(),
+    };
+    let time = |name: &str, row: usize| match frame.named(name).map(|column| column.get(row)) {
+        Some(time) if time.is_finite() => frame.origin.saturating_add(time as i64).to_string(),
+        _ => String::new(),
+    };
+    for row in 0..frame.rows {
+        let kernel = frame.kernel.get(row).copied().unwrap_or(0);
+        let of_dispatch: Vec<String> = LONG
+            .iter()
+            .map(|column| match *column {
+                // The database's own, which nothing reads here.
+                "GUID" => String::new(),
+                "Correlation_Id" => number(field::CORRELATION, row),
+                field::KERNEL => frame.names.text(kernel).to_owned(),
+                name @ (field::START | field::END) => time(name, row),
+                name => number(name, row),
+            })
+            .collect();
+        for (name, column) in &counters {
+            let value = column.get(row);
+            if !value.is_finite() {
+                continue;
+            }
+            let mut words = of_dispatch.clone();
+            words[LONG.len() - 2] = (*name).to_owned();
+            words[LONG.len() - 1] = format!("{value:?}");
+            line.clear();
+            push(&mut line, &words);
+            out.write_all(line.as_bytes()).map_err(wrong)?;
+        }
+    }
+    let out = out.finish().map_err(wrong)?;
+    let out = out
+        .into_inner()
+        .map_err(|error| wrong(error.into_error()))?;
+    out.finish().map_err(|error| files::failed(&error))
 }
 
 /// Returns the numbers of the groups that have a dispatch's values. A dispatch of a running process

@@ -5,7 +5,6 @@ use crate::files::{unreadable, unusable};
 use crate::frame::{Column, Filling, Frame, Names, field};
 use midair_failure::Failure;
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +22,7 @@ const LINE: usize = 64 << 20;
 /// Reads a file line by line.
 pub(crate) struct Lines<'p> {
     path: &'p Path,
-    file: File,
+    file: Box<dyn Read>,
     buffer: Vec<u8>,
     /// Where the next line starts in the buffer, and where the read bytes end.
     at: usize,
@@ -35,7 +34,7 @@ pub(crate) struct Lines<'p> {
 
 impl<'p> Lines<'p> {
     pub(crate) fn open(path: &'p Path) -> Result<Lines<'p>, Failure> {
-        let file = files::open(path).map_err(|error| unreadable(path, &error))?;
+        let file = files::unpacked(path).map_err(|error| unreadable(path, &error))?;
         Ok(Lines {
             path,
             file,

@@ -5,7 +5,7 @@ use super::csv::{
     DAMAGED, Dispatches, Lines, canonical, number, number_of_gpu, take_field, time, words,
 };
 use crate::evaluate::quantile;
-use crate::files::{file_name, unusable};
+use crate::files::{unpacked_name, unusable};
 use crate::frame::{Column, Filling, Frame, field};
 use midair_failure::Failure;
 use std::collections::{HashMap, HashSet};
@@ -130,7 +130,7 @@ pub(super) fn pivoted(paths: &[&PathBuf]) -> Result<Frame, Failure> {
 
 impl Reader {
     fn file(&mut self, path: &Path) -> Result<(), Failure> {
-        let name = file_name(path);
+        let name = unpacked_name(path);
         // Only this file has several passes.
         let has_passes = name == "pmc_perf.csv";
         // rocprofv3's file may have a line for each place of the GPU.

@@ -1,7 +1,7 @@
 //! Directories that have a file for each pass: several runs of the same program, joined.
 
 use super::csv::{once, wide};
-use crate::files::{file_name, unusable};
+use crate::files::{unpacked_name, unusable};
 use crate::frame::{Column, Filling, Frame, field};
 use crate::program::LEVEL_SUM;
 use midair_failure::Failure;
@@ -30,7 +30,7 @@ pub(super) fn joined(paths: &[&PathBuf]) -> Result<Frame, Failure> {
             keys.insert((frame.names.text(kernel).to_owned(), grid, *times), row);
             *times += 1;
         }
-        let level = file_name(path);
+        let level = unpacked_name(path);
         let level = level
             .strip_suffix(".csv")
             .filter(|name| name.starts_with("SQ"));

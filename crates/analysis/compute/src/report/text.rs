@@ -180,12 +180,19 @@ fn one(out: &mut String, sheet: &Sheet, options: &Options) {
     above(out, sheet);
 }
 
+/// Whether a unit is percent, in any version's word.
+fn is_percent(unit: &str) -> bool {
+    ["pct", "percent"]
+        .iter()
+        .any(|word| unit.eq_ignore_ascii_case(word))
+}
+
 /// Whether a row's value is no percentage, although it should be one: it is certainly above 100.
 fn is_impossible(line: &Line) -> bool {
     let is_percentage = line
         .entries
         .iter()
-        .any(|entry| matches!(entry, Entry::Text(unit) if unit.eq_ignore_ascii_case("pct")));
+        .any(|entry| matches!(entry, Entry::Text(unit) if is_percent(unit)));
     is_percentage && line.main().is_some_and(|value| value.exceeds(100.0))
 }
 
@@ -230,7 +237,7 @@ pub(crate) fn certainty(line: &Line, decimals: usize) -> [String; 3] {
 /// Returns a bar for a percentage.
 fn bar(line: &Line) -> String {
     let percent = line.entries.iter().any(|entry| match entry {
-        Entry::Text(unit) => unit.to_ascii_lowercase().starts_with("pct"),
+        Entry::Text(unit) => is_percent(unit) || unit == "Pct of Peak",
         _ => false,
     });
     match line.main().and_then(|value| value.number()) {

@@ -15,3 +15,4 @@ mod profile;
 mod roofline;
 mod schema;
 mod size;
+mod vintage;
