@@ -210,6 +210,38 @@ typedef struct rocprofiler_buffer_tracing_kernel_dispatch_record_t
     rocprofiler_kernel_dispatch_info_t dispatch_info;
 } rocprofiler_buffer_tracing_kernel_dispatch_record_t;
 
+/* HIP_EVENT: the barrier of a call that records an event, or that has a stream wait for one. */
+typedef struct rocprofiler_buffer_tracing_hip_event_record_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_buffer_tracing_kind_t kind;
+    rocprofiler_hip_event_operation_t operation;
+    rocprofiler_async_correlation_id_t correlation_id;
+    rocprofiler_thread_id_t thread_id;
+    rocprofiler_timestamp_t start_timestamp;
+    rocprofiler_timestamp_t end_timestamp;
+    rocprofiler_agent_id_t agent_id;
+    rocprofiler_queue_id_t queue_id;
+    uint64_t hip_event_handle;              /* the hipEvent_t */
+    rocprofiler_queue_id_t source_queue_id; /* where the event was recorded */
+} rocprofiler_buffer_tracing_hip_event_record_t;
+
+/* HIP_GRAPH: a launch of an executable graph that succeeded. */
+typedef struct rocprofiler_buffer_tracing_hip_graph_record_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_buffer_tracing_kind_t kind;
+    uint32_t operation; /* rocprofiler_hip_graph_operation_t */
+    rocprofiler_correlation_id_t correlation_id;
+    rocprofiler_thread_id_t thread_id;
+    rocprofiler_timestamp_t start_timestamp; /* of the call */
+    rocprofiler_timestamp_t end_timestamp;
+    rocprofiler_agent_id_t agent_id; /* 0: the call does not say it */
+    rocprofiler_queue_id_t queue_id; /* the same */
+    rocprofiler_graph_exec_id_t graph_exec_id;
+    uint64_t kernel_dispatch_count;
+} rocprofiler_buffer_tracing_hip_graph_record_t;
+
 /* KFD_EVENT_PAGE_MIGRATE: pages moved, as the driver told it. */
 typedef struct rocprofiler_buffer_tracing_kfd_event_page_migrate_record_t
 {

@@ -183,6 +183,26 @@ typedef struct rocprofiler_callback_tracing_hip_stream_data_t
     rocprofiler_address_t stream_value;
 } rocprofiler_callback_tracing_hip_stream_data_t;
 
+/* HIP_GRAPH: an executable graph. */
+typedef struct rocprofiler_callback_tracing_hip_graph_data_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_graph_exec_id_t graph_exec_id;
+    rocprofiler_address_t graph_exec_value; /* the hipGraphExec_t */
+} rocprofiler_callback_tracing_hip_graph_data_t;
+
+/* HIP_EVENT: a barrier of an event. Both times are 0 before it has ended. */
+typedef struct rocprofiler_callback_tracing_hip_event_data_t
+{
+    uint64_t size; /* bytes of this struct */
+    rocprofiler_timestamp_t start_timestamp;
+    rocprofiler_timestamp_t end_timestamp;
+    rocprofiler_agent_id_t agent_id;
+    rocprofiler_queue_id_t queue_id;
+    uint64_t hip_event_handle;              /* the hipEvent_t */
+    rocprofiler_queue_id_t source_queue_id; /* where the event was recorded */
+} rocprofiler_callback_tracing_hip_event_data_t;
+
 /* OMPT. A region has an ENTER and an EXIT; other events have no phase. */
 typedef struct rocprofiler_callback_tracing_ompt_data_t
 {

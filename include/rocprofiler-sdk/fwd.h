@@ -43,7 +43,8 @@ typedef enum rocprofiler_status_t
     ROCPROFILER_STATUS_ERROR_AQL_NO_EVENT_COORD = 27,
     ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_KERNEL = 28,
     ROCPROFILER_STATUS_ERROR_OUT_OF_RESOURCES = 29,              /* no memory or no room */
-    ROCPROFILER_STATUS_ERROR_PROFILE_NOT_FOUND = 30,
+    ROCPROFILER_STATUS_ERROR_CONFIG_NOT_FOUND = 30,              /* no such list of counters */
+    ROCPROFILER_STATUS_ERROR_PROFILE_NOT_FOUND = 30,             /* its older name */
     ROCPROFILER_STATUS_ERROR_AGENT_DISPATCH_CONFLICT = 31,
     ROCPROFILER_STATUS_INTERNAL_NO_AGENT_CONTEXT = 32,
     ROCPROFILER_STATUS_ERROR_SAMPLE_RATE_EXCEEDED = 33,
@@ -88,7 +89,8 @@ typedef enum rocprofiler_callback_phase_t
     ROCPROFILER_CALLBACK_PHASE_LAST = 3
 } rocprofiler_callback_phase_t;
 
-/* What callbacks can be had for. */
+/* What callbacks can be had for. This library has none for graphs, rocSHMEM and hipFile, and says so when a tool asks. AMD's
+ * newest headers have further kinds (HIP_EVENT, KERNEL_REPLAY, RANGE_REPLAY), whose numbers are not known here. */
 typedef enum rocprofiler_callback_tracing_kind_t
 {
     ROCPROFILER_CALLBACK_TRACING_NONE = 0,
@@ -113,7 +115,10 @@ typedef enum rocprofiler_callback_tracing_kind_t
     ROCPROFILER_CALLBACK_TRACING_ROCJPEG_API = 19,
     ROCPROFILER_CALLBACK_TRACING_HIP_STREAM = 20,
     ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_RANGE_API = 21,
-    ROCPROFILER_CALLBACK_TRACING_LAST = 22
+    ROCPROFILER_CALLBACK_TRACING_HIP_GRAPH = 22,
+    ROCPROFILER_CALLBACK_TRACING_ROCSHMEM_API = 23,
+    ROCPROFILER_CALLBACK_TRACING_HIPFILE_API = 24,
+    ROCPROFILER_CALLBACK_TRACING_LAST = 25
 } rocprofiler_callback_tracing_kind_t;
 
 /* What records can be had of. The operations of a kind are in hip/, hsa/ and so on, or below. An _EXT kind has arguments and
@@ -153,7 +158,13 @@ typedef enum rocprofiler_buffer_tracing_kind_t
     ROCPROFILER_BUFFER_TRACING_KFD_PAGE_FAULT = 30,
     ROCPROFILER_BUFFER_TRACING_KFD_QUEUE = 31,
     ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API = 32,
-    ROCPROFILER_BUFFER_TRACING_LAST = 33
+    ROCPROFILER_BUFFER_TRACING_HIP_GRAPH = 33,
+    ROCPROFILER_BUFFER_TRACING_ROCSHMEM_API = 34,
+    ROCPROFILER_BUFFER_TRACING_ROCSHMEM_API_EXT = 35,
+    ROCPROFILER_BUFFER_TRACING_HIPFILE_API = 36,
+    ROCPROFILER_BUFFER_TRACING_HIPFILE_API_EXT = 37,
+    ROCPROFILER_BUFFER_TRACING_HIP_EVENT = 38,
+    ROCPROFILER_BUFFER_TRACING_LAST = 39
 } rocprofiler_buffer_tracing_kind_t;
 
 /* Operations of CODE_OBJECT. */
@@ -175,6 +186,25 @@ typedef enum rocprofiler_hip_stream_operation_t
     ROCPROFILER_HIP_STREAM_SET = 3,
     ROCPROFILER_HIP_STREAM_LAST = 4
 } rocprofiler_hip_stream_operation_t;
+
+/* Operations of HIP_GRAPH, on an executable graph. */
+typedef enum rocprofiler_hip_graph_operation_t
+{
+    ROCPROFILER_HIP_GRAPH_OPERATION_NONE = 0,
+    ROCPROFILER_HIP_GRAPH_OPERATION_EXEC_CREATE = 1,
+    ROCPROFILER_HIP_GRAPH_OPERATION_EXEC_DESTROY = 2,
+    ROCPROFILER_HIP_GRAPH_OPERATION_EXEC_LAUNCH = 3,
+    ROCPROFILER_HIP_GRAPH_OPERATION_LAST = 4
+} rocprofiler_hip_graph_operation_t;
+
+/* Operations of HIP_EVENT. */
+typedef enum rocprofiler_hip_event_operation_t
+{
+    ROCPROFILER_HIP_EVENT_NONE = 0,
+    ROCPROFILER_HIP_EVENT_RECORD = 1,
+    ROCPROFILER_HIP_EVENT_WAIT = 2,
+    ROCPROFILER_HIP_EVENT_LAST = 3
+} rocprofiler_hip_event_operation_t;
 
 /* Operations of MEMORY_COPY: the direction. */
 typedef enum rocprofiler_memory_copy_operation_t
@@ -390,6 +420,12 @@ typedef struct rocprofiler_stream_id_t
 {
     uint64_t handle;
 } rocprofiler_stream_id_t;
+
+/* An executable graph of HIP. */
+typedef struct rocprofiler_graph_exec_id_t
+{
+    uint64_t handle;
+} rocprofiler_graph_exec_id_t;
 
 /* Joins what belongs together: a call and what it caused have the same `internal`. */
 typedef struct rocprofiler_correlation_id_t

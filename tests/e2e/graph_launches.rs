@@ -7,6 +7,7 @@
 use crate::counters::{attach, begin, files};
 use crate::counters_launched::launched;
 use crate::rocpd::reader;
+use crate::samples::Client;
 use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};
 use midair_tests::modellog::ModelLog;
@@ -225,6 +226,50 @@ fn each_launch_is_told_with_its_kernels() -> Result<()> {
         "{:?}",
         session.notes
     );
+    Ok(())
+}
+
+/// A tool of another maker gets a record of each launch, attached and launched.
+#[test]
+fn a_tool_gets_a_record_of_each_launch() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (threads, nodes) = (3, 20);
+    let client = Client::build(&lab, "graphs")?;
+    let work = |target: &mut LabTarget| -> Result<()> {
+        for command in ["renew", "refused"] {
+            ask(target, "start")?;
+            launches_more(target, 600)?;
+            ask(target, "stop")?;
+            ask(target, command)?;
+        }
+        Ok(())
+    };
+    let counted = |log: &ModelLog| -> BTreeMap<String, u64> {
+        let launches: usize = logged(log, threads, nodes).iter().map(Vec::len).sum();
+        let numbers = [
+            ("launches", launches as u64),
+            ("kernels", (launches * nodes) as u64),
+            ("graphs", u64::from(2 * threads)),
+            ("threads", threads.into()),
+        ];
+        let names = numbers.into_iter();
+        names
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect()
+    };
+    let mut target = graphs(&lab, threads, nodes)?.spawn()?;
+    target.expect("ready")?;
+    let told = client.attached(target.target.pid(), || work(&mut target))?;
+    assert_eq!(told, counted(&quit(target)?));
+
+    let program = graphs(&lab, threads, nodes)?.log_name("launched");
+    let mut target = client.launched(program)?.spawn()?;
+    target.expect("ready")?;
+    work(&mut target)?;
+    let log = quit(target)?;
+    assert_eq!(client.counted()?, counted(&log));
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 //! contain only what api/*.json and the tables of `midair-abi` have. So they are made when the rest
 //! is laid out, and are not committed.
 
+mod details;
+
 use std::fmt::Write;
 use std::fs;
 
@@ -10,6 +12,7 @@ use midair_abi::tables::{self, Class, Function, Table, Type};
 use serde_json::Value;
 
 use crate::run::{At, Failure, Outcome, failed, root};
+use details::Details;
 
 /// Headers with one enum each: the place below include/, the enum in api/rocprofiler_sdk.json, and
 /// the first line.
@@ -241,9 +244,11 @@ pub fn generate() -> Outcome<Vec<(String, String)>> {
         "include/rocprofiler-sdk/cxx/enum_string.hpp".to_owned(),
         labels(&sdk)?,
     ));
+    let details = Details::of(&sdk)?;
+    files.extend(details.headers());
     for library in LIBRARIES {
         let name = format!("{}/api_args.h", library.name);
-        let text = arguments(library, &name);
+        let text = arguments(library, &name, &details);
         files.push((format!("include/rocprofiler-sdk/{name}"), text));
     }
     Ok(files)
@@ -346,6 +351,8 @@ fn labels(sdk: &Value) -> Outcome<String> {
     Ok(format!(
         "/* rocprofiler-sdk for C++: names of constants. Made by cargo xtask; not to be edited. */\n\
          #ifndef ROCPROFILER_SDK_CXX_ENUM_STRING_HPP_\n#define ROCPROFILER_SDK_CXX_ENUM_STRING_HPP_\n\n\
+         #include <rocprofiler-sdk/experimental/kernel_replay.h>\n\
+         #include <rocprofiler-sdk/experimental/range_replay.h>\n\
          #include <rocprofiler-sdk/experimental/spm.h>\n#include <rocprofiler-sdk/experimental/thread_trace.h>\n\
          #include <rocprofiler-sdk/rocprofiler.h>\n#include <string_view>\n\n\
          namespace rocprofiler\n{{\nnamespace sdk\n{{\n\
@@ -364,7 +371,7 @@ fn all_found(headers: &[&str]) -> String {
     found.join(" && ")
 }
 
-fn arguments(library: &Library, file: &str) -> String {
+fn arguments(library: &Library, file: &str, details: &Details) -> String {
     let Library {
         name, upper, title, ..
     } = library;
@@ -390,8 +397,9 @@ fn arguments(library: &Library, file: &str) -> String {
             all_found(library.tables_headers)
         ));
     }
+    let enumerations = Details::includes(name);
     includes.push_str(&format!(
-        "#    define ROCPROFILER_{upper}_FIELD(own, plain) own;\n#else\n#    define ROCPROFILER_{upper}_FIELD(own, plain) plain;\n#endif\n"
+        "#    define ROCPROFILER_{upper}_FIELD(own, plain) own;\n#else\n#    define ROCPROFILER_{upper}_FIELD(own, plain) plain;\n#endif\n{enumerations}"
     ));
     let mut body = format!(
         "/* C gives an empty struct no bytes and C++ gives it one. */\n\
@@ -415,7 +423,7 @@ fn arguments(library: &Library, file: &str) -> String {
             .iter()
             .filter(|function| function.known || newer)
         {
-            member(&mut body, library, function);
+            member(&mut body, library, function, details);
         }
     }
     body.push_str(&format!(
@@ -429,7 +437,7 @@ fn arguments(library: &Library, file: &str) -> String {
     )
 }
 
-fn member(body: &mut String, library: &Library, function: &Function) {
+fn member(body: &mut String, library: &Library, function: &Function, details: &Details) {
     body.push_str("    struct\n    {\n");
     if function.parameters.is_empty() {
         body.push_str(&format!(
@@ -439,7 +447,10 @@ fn member(body: &mut String, library: &Library, function: &Function) {
     }
     for parameter in function.parameters {
         let name = sdk_name(&function.name, parameter.name);
-        let plain = declared(&plain(&parameter.ty), name);
+        let plain = match details.has(parameter.ty.c) {
+            true => declared(parameter.ty.c, name),
+            false => declared(&plain(&parameter.ty), name),
+        };
         // Headers of HIP that are older than a function do not have its types.
         let plain_anyway = !function.known
             || parameter.ty.c == "dim3"

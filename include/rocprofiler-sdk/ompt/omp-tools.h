@@ -228,6 +228,103 @@ typedef enum ompt_callbacks_t
     ompt_callback_error = 37,
 } ompt_callbacks_t;
 
+typedef enum kmp_mutex_impl_t
+{
+    kmp_mutex_impl_none = 0,
+    kmp_mutex_impl_spin = 1,
+    kmp_mutex_impl_queuing = 2,
+    kmp_mutex_impl_speculative = 3,
+} kmp_mutex_impl_t;
+
+typedef enum ompt_record_t
+{
+    ompt_record_ompt = 1,
+    ompt_record_native = 2,
+    ompt_record_invalid = 3,
+} ompt_record_t;
+
+typedef enum ompt_record_native_t
+{
+    ompt_record_native_info = 1,
+    ompt_record_native_event = 2,
+} ompt_record_native_t;
+
+typedef enum ompt_native_mon_flag_t
+{
+    ompt_native_data_motion_explicit = 1,
+    ompt_native_data_motion_implicit = 2,
+    ompt_native_kernel_invocation = 4,
+    ompt_native_kernel_execution = 8,
+    ompt_native_driver = 16,
+    ompt_native_runtime = 32,
+    ompt_native_overhead = 64,
+    ompt_native_idleness = 128,
+} ompt_native_mon_flag_t;
+
+typedef enum ompt_target_map_flag_t
+{
+    ompt_target_map_flag_to = 1,
+    ompt_target_map_flag_from = 2,
+    ompt_target_map_flag_alloc = 4,
+    ompt_target_map_flag_release = 8,
+    ompt_target_map_flag_delete = 16,
+    ompt_target_map_flag_implicit = 32,
+} ompt_target_map_flag_t;
+
+typedef enum ompt_state_t
+{
+    ompt_state_work_serial = 0,
+    ompt_state_work_parallel = 1,
+    ompt_state_work_reduction = 2,
+    ompt_state_wait_barrier = 16,
+    ompt_state_wait_barrier_implicit_parallel = 17,
+    ompt_state_wait_barrier_implicit_workshare = 18,
+    ompt_state_wait_barrier_implicit = 19,
+    ompt_state_wait_barrier_explicit = 20,
+    ompt_state_wait_barrier_implementation = 21,
+    ompt_state_wait_barrier_teams = 22,
+    ompt_state_wait_taskwait = 32,
+    ompt_state_wait_taskgroup = 33,
+    ompt_state_wait_mutex = 64,
+    ompt_state_wait_lock = 65,
+    ompt_state_wait_critical = 66,
+    ompt_state_wait_atomic = 67,
+    ompt_state_wait_ordered = 68,
+    ompt_state_wait_target = 128,
+    ompt_state_wait_target_map = 129,
+    ompt_state_wait_target_update = 130,
+    ompt_state_idle = 256,
+    ompt_state_overhead = 257,
+    ompt_state_undefined = 258,
+} ompt_state_t;
+
+typedef enum ompd_scope_t
+{
+    ompd_scope_global = 1,
+    ompd_scope_address_space = 2,
+    ompd_scope_thread = 3,
+    ompd_scope_parallel = 4,
+    ompd_scope_implicit_task = 5,
+    ompd_scope_task = 6,
+} ompd_scope_t;
+
+typedef enum ompd_rc_t
+{
+    ompd_rc_ok = 0,
+    ompd_rc_unavailable = 1,
+    ompd_rc_stale_handle = 2,
+    ompd_rc_bad_input = 3,
+    ompd_rc_error = 4,
+    ompd_rc_unsupported = 5,
+    ompd_rc_needs_state_tracking = 6,
+    ompd_rc_incompatible = 7,
+    ompd_rc_device_read_error = 8,
+    ompd_rc_device_write_error = 9,
+    ompd_rc_nomem = 10,
+    ompd_rc_incomplete = 11,
+    ompd_rc_callback_error = 12,
+} ompd_rc_t;
+
 typedef uint64_t ompt_id_t;
 typedef uint64_t ompt_wait_id_t;
 typedef void ompt_device_t;

@@ -21,6 +21,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Include lines of the headers that `rocprofiler-sdk/rocprofiler.h` does not include, and that
 /// declare what api/*.json has.
 const BESIDES: &str = "#include <rocprofiler-sdk/experimental/counters.h>\n\
+    #include <rocprofiler-sdk/experimental/kernel_replay.h>\n\
+    #include <rocprofiler-sdk/experimental/range_replay.h>\n\
     #include <rocprofiler-sdk/experimental/registration.h>\n\
     #include <rocprofiler-sdk/experimental/spm.h>\n\
     #include <rocprofiler-sdk/experimental/thread_trace.h>\n\

@@ -95,6 +95,8 @@ fn operations_of(kind: &str) -> Option<(&'static str, &'static str, &'static str
             "ROCPROFILER_",
             "",
         ),
+        "HIP_GRAPH" => ("rocprofiler_hip_graph_operation_t", "ROCPROFILER_", ""),
+        "HIP_EVENT" => ("rocprofiler_hip_event_operation_t", "ROCPROFILER_", ""),
         "HIP_STREAM" => ("rocprofiler_hip_stream_operation_t", "ROCPROFILER_", ""),
         "CODE_OBJECT" => ("rocprofiler_code_object_operation_t", "ROCPROFILER_", ""),
         "KFD_EVENT_PAGE_MIGRATE" => ("rocprofiler_kfd_event_page_migrate_operation_t", "", ""),
@@ -128,7 +130,9 @@ pub fn generate(apis: &Apis, sdk: &Value) -> Text {
         apis,
         sdk,
     )?;
-    let statuses = enumerators(sdk, "rocprofiler_status_t")?;
+    let mut statuses = enumerators(sdk, "rocprofiler_status_t")?;
+    // Of two names for one value, AMD's newest is the first.
+    statuses.dedup_by_key(|(_, value)| *value);
     writeln!(
         out,
         "/// Names of `rocprofiler_status_t` by value.\npub static STATUS_NAMES: &[Name] = &["
@@ -139,9 +143,7 @@ pub fn generate(apis: &Apis, sdk: &Value) -> Text {
         }
         writeln!(out, "name(\"{status}\\0\"),")?;
     }
-    // Version 1.2.1 has this one constant more than the headers from which the JSON was made
-    // (source: `docs/sources.md#register`).
-    out.push_str("name(\"ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_REGISTER_VERSION\\0\"),\n];\n");
+    out.push_str("];\n");
     Ok(out)
 }
 

@@ -27,9 +27,6 @@ pub mod tables;
 pub mod constants {
     #![allow(non_upper_case_globals, reason = "names are AMD's")]
     include!(concat!(env!("OUT_DIR"), "/constants.rs"));
-    /// A value of `rocprofiler_status_t` that is newer than the headers that the JSON was made from
-    /// (1.2.1).
-    pub const ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_REGISTER_VERSION: i32 = 41;
 }
 
 /// Sizes and field offsets of the SDK's structs (source: api/rocprofiler_sdk.json).

@@ -68,4 +68,9 @@ impl Kind {
     }
 }
 
+/// How many of [`BUFFER_KINDS`] AMD's SDK 1.0 to 1.2 has, and lists in its tool's files.
+pub const FIRST_BUFFER_KINDS: usize = 33;
+/// The same of [`CALLBACK_KINDS`].
+pub const FIRST_CALLBACK_KINDS: usize = 22;
+
 include!(concat!(env!("OUT_DIR"), "/names.rs"));

@@ -295,6 +295,48 @@ c_struct! {
     }
 }
 
+/// A launch of an executable graph of HIP (`rocprofiler_buffer_tracing_hip_graph_record_t`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct HipGraph {
+    /// Bytes of this struct.
+    pub size: u64,
+    /// `rocprofiler_buffer_tracing_kind_t`.
+    pub kind: i32,
+    /// `rocprofiler_hip_graph_operation_t`.
+    pub operation: i32,
+    /// Correlation.
+    pub correlation_id: CorrelationId,
+    /// Thread that launched it.
+    pub thread_id: u64,
+    /// Entry of the call.
+    pub start_timestamp: u64,
+    /// Return of the call.
+    pub end_timestamp: u64,
+    /// Zero: the call does not say it.
+    pub agent_id: u64,
+    /// Zero: the call does not say it.
+    pub queue_id: u64,
+    /// The graph.
+    pub graph_exec_id: u64,
+    /// How many kernels it launched.
+    pub kernel_dispatch_count: u64,
+}
+const _: () = {
+    use crate::layout::rocprofiler_buffer_tracing_hip_graph_record_t as c;
+    use std::mem::offset_of;
+    assert!(size_of::<HipGraph>() == c::SIZE);
+    assert!(offset_of!(HipGraph, operation) == c::operation);
+    assert!(offset_of!(HipGraph, correlation_id) == c::correlation_id);
+    assert!(offset_of!(HipGraph, thread_id) == c::thread_id);
+    assert!(offset_of!(HipGraph, start_timestamp) == c::start_timestamp);
+    assert!(offset_of!(HipGraph, end_timestamp) == c::end_timestamp);
+    assert!(offset_of!(HipGraph, agent_id) == c::agent_id);
+    assert!(offset_of!(HipGraph, queue_id) == c::queue_id);
+    assert!(offset_of!(HipGraph, graph_exec_id) == c::graph_exec_id);
+    assert!(offset_of!(HipGraph, kernel_dispatch_count) == c::kernel_dispatch_count);
+};
+
 /// A change of a queue's scratch memory (`rocprofiler_buffer_tracing_scratch_memory_record_t`). The
 /// padding after its `flags` is a field here, so that all bytes may be read.
 #[repr(C)]

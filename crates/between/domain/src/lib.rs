@@ -50,15 +50,6 @@ pub fn of_buffer_kind(theirs: i32) -> Option<&'static Domain> {
         .find(|domain| domain.buffer_kinds.contains(&theirs))
 }
 
-/// Returns the domain that a service of our own tool for this kind stands for: one of AMD's
-/// buffer-tracing kinds or, where tools cannot ask for it, its number in files.
-pub fn of_service(kind: i32) -> Option<&'static Domain> {
-    of_buffer_kind(kind).or_else(|| {
-        let domain = of_number(u8::try_from(kind).ok()?)?;
-        (domain.built && domain.runtimes.amd && domain.needs.calls).then_some(domain)
-    })
-}
-
 /// Returns the domain of one of AMD's callback-tracing kinds
 /// (`rocprofiler_callback_tracing_kind_t`), built or not.
 pub fn of_callback_kind(theirs: i32) -> Option<&'static Domain> {

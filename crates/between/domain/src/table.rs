@@ -483,19 +483,28 @@ domains! {
     }
     /// Calls of rocSHMEM.
     ROCSHMEM_API {
-        asked: RequestedBy::By(&[ask("rocshmem-trace", c"ROCPROF_ROCSHMEM_API_TRACE")]);
+        asked: RequestedBy::By(&[ask("rocshmem-trace", c"ROCPROF_ROCSHMEM_API_TRACE")]),
+        buffer_kinds: &[
+            c::ROCPROFILER_BUFFER_TRACING_ROCSHMEM_API,
+            c::ROCPROFILER_BUFFER_TRACING_ROCSHMEM_API_EXT,
+        ],
+        number: Some(34);
         ..LATER
     }
     /// Calls of hipFile.
     HIPFILE_API {
-        asked: RequestedBy::By(&[ask("hipfile-trace", c"ROCPROF_HIPFILE_API_TRACE")]);
+        asked: RequestedBy::By(&[ask("hipfile-trace", c"ROCPROF_HIPFILE_API_TRACE")]),
+        buffer_kinds: &[
+            c::ROCPROFILER_BUFFER_TRACING_HIPFILE_API,
+            c::ROCPROFILER_BUFFER_TRACING_HIPFILE_API_EXT,
+        ],
+        number: Some(36);
         ..LATER
     }
-    /// Launches of HIP graphs, with their kernels. Only our own tool can ask for them: the headers
-    /// that tools are built with here do not have the kind.
+    /// Launches of HIP graphs, with their kernels.
     HIP_GRAPH {
         asked: RequestedBy::By(&[ask("hip-graph-trace", c"ROCPROF_HIP_GRAPH_TRACE")]),
-        // AMD's number in newer headers.
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HIP_GRAPH],
         number: Some(33),
         needs: CALLS,
         files: Files {
@@ -511,10 +520,10 @@ domains! {
         ..LATER
     }
     /// Records of HIP events and waits for them, with the barrier packets that carry them out. Only
-    /// our own tool can ask for them, as for graphs.
+    /// our own tool can ask for them: a record is made from a call and its packet, by `output`.
     HIP_EVENT {
         asked: RequestedBy::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]),
-        // AMD's number in newer headers.
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HIP_EVENT],
         number: Some(38),
         needs: CALLS,
         files: Files {

@@ -12,11 +12,15 @@ const NO_DOMAIN: [i32; 3] = [
     c::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT,
     c::ROCPROFILER_BUFFER_TRACING_HIP_STREAM,
 ];
-/// AMD's callback-tracing kinds that have no domain: code objects are a separate service.
-const NO_CALLBACK_DOMAIN: [i32; 3] = [
+/// AMD's callback-tracing kinds that have no domain: code objects are a separate service, and the
+/// newest kinds have no callbacks.
+const NO_CALLBACK_DOMAIN: [i32; 6] = [
     c::ROCPROFILER_CALLBACK_TRACING_NONE,
     c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT,
     c::ROCPROFILER_CALLBACK_TRACING_HIP_STREAM,
+    c::ROCPROFILER_CALLBACK_TRACING_HIP_GRAPH,
+    c::ROCPROFILER_CALLBACK_TRACING_ROCSHMEM_API,
+    c::ROCPROFILER_CALLBACK_TRACING_HIPFILE_API,
 ];
 
 #[test]
@@ -122,10 +126,8 @@ fn rows_are_complete() {
         }
         assert!(row.number.is_some() && !files.records.is_empty(), "{name}");
         assert!(files.category.is_some() && files.track.is_some(), "{name}");
-        // Tools cannot ask for graphs and events: the headers have no kinds for them.
         let newer = KindSet::of(&[kind::HIP_GRAPH, kind::HIP_EVENT]);
-        let of_tools = row.runtimes.amd && !newer.contains(row.kind);
-        assert_eq!(of_tools, row.buffer_kind().is_some(), "{name}");
+        assert_eq!(row.runtimes.amd, row.buffer_kind().is_some(), "{name}");
         assert!(
             row.runtimes.amd || row.needs == table_needs_nothing(),
             "{name}"

@@ -8,43 +8,17 @@ use midair_abi::names::{self, Name};
 use midair_abi::tables::{self, Class as AbiClass, Table};
 use std::borrow::Cow;
 
-/// The operations of graphs: AMD's `rocprofiler_hip_graph_operation_t`.
-const GRAPHS: [&str; 4] = [
-    "HIP_GRAPH_OPERATION_NONE",
-    "HIP_GRAPH_OPERATION_EXEC_CREATE",
-    "HIP_GRAPH_OPERATION_EXEC_DESTROY",
-    "HIP_GRAPH_OPERATION_EXEC_LAUNCH",
-];
-
-/// The operations of events: AMD's `rocprofiler_hip_event_operation_t`.
-const EVENTS: [&str; 3] = ["HIP_EVENT_NONE", "HIP_EVENT_RECORD", "HIP_EVENT_WAIT"];
-
-/// The kinds after the headers' kinds, with the operations of those that are built (source:
-/// docs/sources.md#hip-events).
-const NEWER: [(&str, &[&str]); 6] = [
-    ("HIP_GRAPH", &GRAPHS),
-    ("ROCSHMEM_API", &[]),
-    ("ROCSHMEM_API_EXT", &[]),
-    ("HIPFILE_API", &[]),
-    ("HIPFILE_API_EXT", &[]),
-    ("HIP_EVENT", &EVENTS),
-];
-
 impl Names {
     /// Returns the names of everything that AMD's headers describe, and of what CUDA processes have
     /// in addition. Operations that AMD has no number for yet stand behind those that it has, so
     /// that numbers index the lists.
     pub fn amd() -> Names {
+        let (of_buffers, newer) = names::BUFFER_KINDS.split_at(names::FIRST_BUFFER_KINDS);
+        let (of_callbacks, _) = names::CALLBACK_KINDS.split_at(names::FIRST_CALLBACK_KINDS);
         let mut all = Names {
-            buffer: names::BUFFER_KINDS.iter().map(kind).collect(),
-            newer: NEWER
-                .iter()
-                .map(|(name, operations)| Kind {
-                    name: Cow::Borrowed(*name),
-                    operations: operations.iter().map(|name| Cow::Borrowed(*name)).collect(),
-                })
-                .collect(),
-            callback: names::CALLBACK_KINDS.iter().map(kind).collect(),
+            buffer: of_buffers.iter().map(kind).collect(),
+            newer: newer.iter().map(kind).collect(),
+            callback: of_callbacks.iter().map(kind).collect(),
             cuda: cuda::kinds(),
             ..Names::default()
         };

@@ -83,6 +83,8 @@ const NOT_OURS: &[&str] = &[
 const HARDWARE: &[&str] = &[
     "rocprofiler_configure_device_thread_trace_service",
     "rocprofiler_configure_dispatch_thread_trace_service",
+    "rocprofiler_range_replay_begin",
+    "rocprofiler_range_replay_end",
     "rocprofiler_spm_configure_buffer_dispatch_service",
     "rocprofiler_spm_configure_callback_dispatch_service",
     "rocprofiler_spm_create_counter_config",

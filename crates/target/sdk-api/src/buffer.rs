@@ -15,6 +15,7 @@ use crate::code_object;
 use crate::context::record_kind;
 use crate::convert;
 use crate::external;
+use crate::graphs::{is_launch, is_whole};
 use crate::kfd;
 use crate::late;
 use crate::registration::out::expel_owner;
@@ -347,13 +348,19 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
 }
 
 fn deliver_one(record: &Record<'_>) {
+    if let Record::Graph(call) = record {
+        state::lock().graphs.saw(call);
+    }
     let Some(facts) = RecordFacts::of(record) else {
         return;
     };
     let mut state = state::lock();
     let mut due = Vec::new();
     let Registry {
-        contexts, buffers, ..
+        contexts,
+        buffers,
+        graphs,
+        ..
     } = &mut *state;
     for (handle, context) in (1..).zip(contexts.iter()).filter(|(_, context)| {
         !context.spool && context.covers(facts.begin) && !context.was_told(record)
@@ -387,7 +394,11 @@ fn deliver_one(record: &Record<'_>) {
                 }
                 continue;
             }
-            match convert::convert(record, service.kind) {
+            let converted = match record {
+                Record::Graph(call) => Some(convert::graph(call, graphs.of(call.graph))),
+                _ => convert::convert(record, service.kind),
+            };
+            match converted {
                 Some(converted) if facts.timed => buffer.push(&converted, external),
                 _ => buffer.batch.dropped += 1,
             }
@@ -436,6 +447,8 @@ impl RecordFacts {
             Record::Scratch(scratch) => (scratch.header, scratch.start, true),
             Record::RuntimeInit(runtime) => (runtime.header, runtime.time, true),
             Record::Kfd(event) => (event.header, event.start, true),
+            // A launch of which some dispatches may not have been seen is not passed on.
+            Record::Graph(call) if is_launch(call) => (call.header, call.start, is_whole(call)),
             _ => return None,
         };
         // Without any time its context cannot be determined, so all running contexts get it.
@@ -470,6 +483,7 @@ impl RecordFacts {
                 Record::Marker(marker, _) => Some(marker.tid),
                 Record::Kernel(kernel, _) if kernel.rung != 0 => Some(kernel.tid),
                 Record::Allocation(allocation) => Some(allocation.tid),
+                Record::Graph(call) => Some(call.tid),
                 _ => None,
             },
         })

@@ -28,10 +28,17 @@ const SETTLE_LIMIT: Duration = Duration::from_millis(250);
 /// target's threads.
 pub(crate) const RETIREMENT: i32 = c::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT;
 
+/// Callback kinds of AMD's newest headers that are not built.
+const NO_CALLBACKS: [i32; 3] = [
+    c::ROCPROFILER_CALLBACK_TRACING_HIP_GRAPH,
+    c::ROCPROFILER_CALLBACK_TRACING_ROCSHMEM_API,
+    c::ROCPROFILER_CALLBACK_TRACING_HIPFILE_API,
+];
+
 /// Returns the kind of our records that a buffer-tracing kind is made from; `None` when it is not
 /// built.
 pub(crate) fn record_kind(tracing_kind: i32) -> Option<u8> {
-    midair_domain::of_service(tracing_kind)
+    midair_domain::of_buffer_kind(tracing_kind)
         .filter(|domain| domain.built)
         .map(|domain| domain.kind)
 }
@@ -199,9 +206,10 @@ pub fn wanted() -> Wanted {
         .contexts
         .iter()
         .any(|context| context.devices.is_some() && context.is_counting());
-    if wanted.counts() {
-        // The values come with the records of dispatches; counters of the whole device need its
-        // queues.
+    // The values come with the records of dispatches; counters of the whole device need its queues.
+    // The kernels of a graph are counted as its thread dispatches them.
+    let of_graphs = wanted.kinds.get(&kinds::HIP_GRAPH);
+    if wanted.counts() || of_graphs.is_some_and(|demand| demand.deliver) {
         wanted
             .demand(kinds::KERNEL_DISPATCH, &OperationSet::ALL)
             .deliver = true;
@@ -345,7 +353,8 @@ pub fn is_active(context: u64) -> Result<bool, Status> {
 }
 
 /// Adds a buffered service to a context. An empty list means every operation. A kind of a library
-/// that we do not trace is accepted, and has no records (AMD-065).
+/// that is not loaded is accepted, and has no records (AMD-065); one that is not built is refused
+/// (AMD-179).
 pub fn configure_buffer_tracing(
     context: u64,
     tracing_kind: i32,
@@ -355,14 +364,15 @@ pub fn configure_buffer_tracing(
     let mut state = state::lock();
     state.configuring()?;
     let spool = state.context(context)?.spool;
-    let is_ours = spool && midair_domain::of_buffer_kind(tracing_kind).is_none();
-    let operations = if is_ours && record_kind(tracing_kind).is_some() {
-        OperationSet::ALL
-    } else {
-        operation_set(BUFFER_KINDS, tracing_kind, operations)?
+    let operations = operation_set(BUFFER_KINDS, tracing_kind, operations)?;
+    // As in AMD's library there are only callbacks for streams, no records. A record of an event is
+    // made from a call and its packet when the results are written, so there is none for a tool.
+    let is_refused = match tracing_kind {
+        c::ROCPROFILER_BUFFER_TRACING_HIP_STREAM => true,
+        c::ROCPROFILER_BUFFER_TRACING_HIP_EVENT => !spool,
+        _ => midair_domain::of_buffer_kind(tracing_kind).is_some_and(|domain| !domain.built),
     };
-    // As in AMD's library: there are only callbacks for this kind, no records.
-    if tracing_kind == c::ROCPROFILER_BUFFER_TRACING_HIP_STREAM {
+    if is_refused {
         return Err(Status::NOT_IMPLEMENTED);
     }
     if !(spool && buffer == 0) {
@@ -395,7 +405,8 @@ pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
 }
 
 /// Adds a callback service to a context. An empty list means every operation. A kind of a library
-/// that we do not trace is accepted, and has no events (AMD-065).
+/// that is not loaded is accepted, and has no events (AMD-065); one that is not built is refused
+/// (AMD-179).
 pub fn configure_callback_tracing(
     context: u64,
     tracing_kind: i32,
@@ -407,6 +418,9 @@ pub fn configure_callback_tracing(
     state.configuring()?;
     let context = state.context(context)?;
     let operations = operation_set(CALLBACK_KINDS, tracing_kind, operations)?;
+    if NO_CALLBACKS.contains(&tracing_kind) {
+        return Err(Status::NOT_IMPLEMENTED);
+    }
     if tracing_kind != c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT {
         if context.spool {
             return Err(Status::INVALID_ARGUMENT);

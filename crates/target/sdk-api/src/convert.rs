@@ -4,11 +4,13 @@ use crate::agents;
 use crate::converted::Converted;
 use midair_abi::constants as c;
 use midair_abi::records::{
-    AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HsaApi, KernelDispatch,
+    AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HipGraph, HsaApi, KernelDispatch,
     KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, OpenMp, RocdecodeApiExt,
     RuntimeInitialization, ScratchMemory,
 };
-use midair_record::event::{Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch};
+use midair_record::event::{
+    Allocation, Api, Copy, GraphCall, Kernel, NO_NODE, Record, RuntimeInit, Scratch,
+};
 use midair_sdk_hot::functions::function_of;
 
 /// Makes the record that a service of `tracing_kind` gets for one of midair's; `None` when there is
@@ -242,6 +244,24 @@ fn scratch(record: &Scratch) -> ScratchMemory {
         reserved: 0,
         allocation_size: record.bytes,
     }
+}
+
+/// Makes the record of a launch. As in AMD's SDK it lasts as long as the call, which has no agent and
+/// no queue.
+pub(crate) fn graph(record: &GraphCall, number: u64) -> Converted {
+    Converted::Graph(HipGraph {
+        size: size_of::<HipGraph>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_HIP_GRAPH,
+        operation: c::ROCPROFILER_HIP_GRAPH_OPERATION_EXEC_LAUNCH,
+        correlation_id: synchronous(record.correlation, record.ancestor),
+        thread_id: u64::from(record.tid),
+        start_timestamp: record.start,
+        end_timestamp: record.end,
+        agent_id: 0,
+        queue_id: 0,
+        graph_exec_id: number,
+        kernel_dispatch_count: u64::from(record.dispatches),
+    })
 }
 
 fn runtime(record: &RuntimeInit) -> RuntimeInitialization {

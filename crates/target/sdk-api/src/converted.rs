@@ -1,8 +1,8 @@
 //! A record of any kind in AMD's layout.
 
 use midair_abi::records::{
-    HipApi, HipApiExt, HsaApi, KernelDispatch, MarkerApi, MemoryAllocation, MemoryCopy, OpenMp,
-    RocdecodeApiExt, RuntimeInitialization, ScratchMemory,
+    HipApi, HipApiExt, HipGraph, HsaApi, KernelDispatch, MarkerApi, MemoryAllocation, MemoryCopy,
+    OpenMp, RocdecodeApiExt, RuntimeInitialization, ScratchMemory,
 };
 
 /// A record in AMD's layout.
@@ -30,6 +30,8 @@ pub(crate) enum Converted {
     Runtime(RuntimeInitialization),
     /// ROCTx.
     Marker(MarkerApi),
+    /// Launch of a graph.
+    Graph(HipGraph),
 }
 
 impl Converted {
@@ -47,6 +49,7 @@ impl Converted {
             Converted::Scratch(record) => record.kind,
             Converted::Runtime(record) => record.kind,
             Converted::Marker(record) => record.kind,
+            Converted::Graph(record) => record.kind,
         };
         kind as u32
     }
@@ -70,6 +73,7 @@ impl Converted {
             Converted::Scratch(record) => words(record),
             Converted::Runtime(record) => words(record),
             Converted::Marker(record) => words(record),
+            Converted::Graph(record) => words(record),
         }
     }
 }

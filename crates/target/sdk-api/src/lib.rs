@@ -19,6 +19,7 @@ pub mod counting;
 pub mod ended;
 mod external;
 pub mod gpus;
+mod graphs;
 mod hardware;
 pub mod intercept;
 mod interned;

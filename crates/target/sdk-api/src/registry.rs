@@ -5,6 +5,7 @@
 use crate::buffer::batch::Buffer;
 use crate::callback_thread::handle::CallbackThread;
 use crate::context::services::Context;
+use crate::graphs::Numbers;
 use crate::registration::client::Client;
 use crate::status::Status;
 
@@ -34,6 +35,8 @@ pub(crate) struct Registry {
     pub threads: Vec<CallbackThread>,
     /// Clients by handle - 1.
     pub clients: Vec<Client>,
+    /// The numbers of HIP's graphs.
+    pub graphs: Numbers,
 }
 
 impl Registry {
@@ -50,6 +53,7 @@ impl Registry {
             buffers: Vec::new(),
             threads: Vec::new(),
             clients: Vec::new(),
+            graphs: Numbers::new(),
         }
     }
 }

@@ -27,18 +27,9 @@ pub fn collected() -> impl Iterator<Item = Collected> {
         .filter_map(|domain| {
             Some(Collected {
                 domain,
-                kind: domain.buffer_kind().or_else(|| own_kind(domain))?,
+                kind: domain.buffer_kind()?,
             })
         })
-}
-
-/// Returns the kind by which the SDK knows a domain that other tools cannot ask for.
-fn own_kind(domain: &Domain) -> Option<c_int> {
-    let number = c_int::from(domain.number?);
-    let known = midair_domain::of_service(number);
-    known
-        .filter(|known| known.kind == domain.kind)
-        .map(|_| number)
 }
 
 /// Returns the kinds that go with every domain: which runtimes were loaded, then and later.

@@ -1,12 +1,15 @@
 //! The generated names, compared with what AMD's own tool wrote (`amd_names.tsv`: `strings` of a
 //! rocprofv3 1.0.0 JSON output, one kind per line).
 
-use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS, STATUS_NAMES};
+use midair_abi::names::{
+    BUFFER_KINDS, CALLBACK_KINDS, FIRST_BUFFER_KINDS, FIRST_CALLBACK_KINDS, Kind, STATUS_NAMES,
+};
 use midair_abi::tables::{ALL, Class};
 use midair_abi::{functions, layout};
 
 #[test]
 fn kinds_and_operations_are_named_as_amd_names_them() {
+    // Newer kinds come after these, so that numbers keep their meaning.
     let mut seen = [0, 0];
     for line in include_str!("../amd_names.tsv").lines() {
         let mut fields = line.split('\t');
@@ -22,7 +25,19 @@ fn kinds_and_operations_are_named_as_amd_names_them() {
         let operations: Vec<&str> = ours.operations.iter().map(|n| n.as_str()).collect();
         assert_eq!(operations, theirs, "{}", ours.name);
     }
-    assert_eq!(seen, [BUFFER_KINDS.len(), CALLBACK_KINDS.len()]);
+    assert_eq!(seen, [FIRST_BUFFER_KINDS, FIRST_CALLBACK_KINDS]);
+    let newer = |kinds: &'static [Kind], from: usize| -> Vec<&str> {
+        kinds[from..]
+            .iter()
+            .map(|kind| kind.name.as_str())
+            .collect()
+    };
+    let of_buffers = newer(BUFFER_KINDS, FIRST_BUFFER_KINDS);
+    let of_callbacks = newer(CALLBACK_KINDS, FIRST_CALLBACK_KINDS);
+    assert_eq!(of_buffers.len(), 6);
+    assert_eq!(BUFFER_KINDS[33].name.as_str(), "HIP_GRAPH");
+    assert_eq!(BUFFER_KINDS[38].name.as_str(), "HIP_EVENT");
+    assert_eq!(of_callbacks, ["HIP_GRAPH", "ROCSHMEM_API", "HIPFILE_API"]);
 }
 
 #[test]
@@ -104,6 +119,14 @@ fn statuses_and_functions_are_complete() {
     assert_eq!(
         STATUS_NAMES[17].as_str(),
         "ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED"
+    );
+    assert_eq!(
+        STATUS_NAMES[30].as_str(),
+        "ROCPROFILER_STATUS_ERROR_CONFIG_NOT_FOUND"
+    );
+    assert_eq!(
+        STATUS_NAMES[41].as_str(),
+        "ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_REGISTER_VERSION"
     );
     let names: Vec<&str> = functions::SDK_FUNCTIONS.iter().map(|f| f.name).collect();
     assert!(

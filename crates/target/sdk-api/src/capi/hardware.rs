@@ -205,6 +205,17 @@ c_api! {
         Err(Status::PROFILE_NOT_FOUND)
     }
 
+    /// Refused: no context can be configured to replay ranges, since the number of AMD's kind is not
+    /// known.
+    fn rocprofiler_range_replay_begin(_range_id: u64) {
+        Err(Status::CONTEXT_NOT_FOUND)
+    }
+
+    /// Refused: no range can be open.
+    fn rocprofiler_range_replay_end() {
+        Err(Status::INVALID_ARGUMENT)
+    }
+
     /// Refused with the status for what is missing.
     fn rocprofiler_spm_configure_callback_dispatch_service(
         context_id: u64,
