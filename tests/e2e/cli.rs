@@ -536,6 +536,12 @@ fn arguments_that_are_refused() -> Result<()> {
         ("rocprofv3", vec!["--pid", nobody, "--att"], 34, "--att"),
         (
             "rocprofv3",
+            vec!["--pid", nobody, "--benchmark-mode", "execution-profile"],
+            34,
+            "--benchmark-mode",
+        ),
+        (
+            "rocprofv3",
             vec!["--pid", nobody, "--attach-children", "maybe"],
             2,
             "maybe",
@@ -566,6 +572,21 @@ fn arguments_that_are_refused() -> Result<()> {
             "{program} {words:?}: {exit}"
         );
         assert!(exit.stdout.is_empty(), "{program} {words:?}: {exit}");
+    }
+    for (words, is_preloaded) in [
+        (vec!["--marker-trace"], true),
+        (vec!["--marker-trace", "--suppress-marker-preload"], false),
+        (vec!["--kernel-trace"], false),
+    ] {
+        let command = [&words[..], &["--echo", "--", "/bin/true"]].concat();
+        let exit = run_staged("rocprofv3", &command, PATIENCE)?;
+        code(&exit, 0);
+        let line = exit.stdout.join(" ");
+        let mut variables = line.split(' ');
+        let preload = variables.find(|it| it.starts_with("LD_PRELOAD="));
+        let preload = preload.ok_or("nothing is preloaded")?;
+        let has_it = preload.contains("librocprofiler-sdk-roctx.so.1");
+        assert_eq!(has_it, is_preloaded, "{words:?}: {preload}");
     }
     for (program, words) in [
         ("rocprofv3", ["--version"]),
