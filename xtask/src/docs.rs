@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use midair_settings::{commands, reference};
 
 use crate::run::{At, Outcome, failed, root};
-use crate::{book, documents, environment};
+use crate::{book, compatibility, documents, environment};
 
 /// Runs `cargo xtask docs`.
 pub fn docs_task(words: &[String]) -> Outcome<()> {
@@ -29,6 +29,8 @@ const COMMANDS: [&str; 2] = [
 fn write_options() -> Outcome<()> {
     let path = root().join("docs/options.md");
     fs::write(&path, reference::markdown()).at("writing", &path)?;
+    let path = root().join(compatibility::PAGE);
+    fs::write(&path, compatibility::markdown()?).at("writing", &path)?;
     let (path, _, made) = security()?;
     fs::write(&path, made).at("writing", &path)?;
     let (path, _, made) = variables()?;
@@ -66,6 +68,11 @@ fn check_options() -> Outcome<()> {
         return failed(
             "docs/options.md is not what the table of options makes: run cargo xtask docs",
         );
+    }
+    let path = root().join(compatibility::PAGE);
+    let found = fs::read_to_string(&path).at("reading", &path)?;
+    if found != compatibility::markdown()? {
+        return failed("docs/compatibility.md is not what its table makes: run cargo xtask docs");
     }
     for (path, found, made) in [security()?, variables()?] {
         if found != made {

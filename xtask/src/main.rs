@@ -7,6 +7,7 @@ mod asan;
 mod book;
 mod check;
 mod circles;
+mod compatibility;
 mod debian;
 mod demo;
 mod dependencies;

@@ -518,28 +518,15 @@ mod tests {
         assert!(!reaches("hip-runtime-trace", "hip-trace"));
     }
 
-    /// Names and variables of AMD's command line, written down a second time: a slip in the table shows here.
+    /// Every option of AMD's command line, as `api/compatibility.tsv` lists them a second time: a slip in the table
+    /// shows here.
     #[test]
     fn the_contract_is_covered() {
-        let contract = "version input output-file output-directory output-format output-config log-level extra-counters \
-            sys-trace runtime-trace hip-trace hip-runtime-trace hsa-trace kfd-trace kokkos-trace hip-compiler-trace \
-            hsa-core-trace hsa-amd-trace hsa-image-trace hsa-finalizer-trace marker-trace rccl-trace ompt-trace \
-            rocdecode-trace rocjpeg-trace rocshmem-trace hipfile-trace kernel-trace hip-graph-trace hip-event-trace \
-            memory-copy-trace memory-allocation-trace scratch-memory-trace kfd-page-migration-trace \
-            kfd-page-mapping-trace kfd-queue-trace kfd-dropped-events-trace group-by-queue pmc replay-mode \
-            kernel-replay-beta-enabled spm spm-beta-enabled spm-sample-interval spm-sample-interval-unit \
-            pc-sampling-beta-enabled pc-sampling-unit pc-sampling-method pc-sampling-interval stats summary \
-            summary-per-domain summary-groups summary-output-file summary-units mangled-kernels truncate-kernels \
-            kernel-rename kernel-include-regex kernel-exclude-regex kernel-iteration-range collection-period \
-            collection-period-unit selected-regions selected-regions-ref-count profile-mpi-ranks \
-            mpi-world-rank-variable mpi-world-size-variable perfetto-backend perfetto-buffer-size \
-            perfetto-shmem-size-hint perfetto-buffer-fill-policy list-avail preload rocm-root sdk-soversion sdk-version \
-            readlink realpath benchmark-mode suppress-marker-preload echo agent-index disable-signal-handlers \
-            process-sync minimum-output-data pid attach-duration-msec attach-children attach-sync-output att \
-            att-no-intercept att-library-path att-target-cu att-simd-select att-consecutive-kernels att-buffer-size \
-            att-resource-mode att-shader-engine-mask att-gpu-index att-perfcounters att-perfcounter-ctrl \
-            att-perfcounter-target-only att-activity att-serialize-all att-no-detail";
-        for long in contract.split_whitespace() {
+        let table = include_str!("../../../../api/compatibility.tsv").lines();
+        let rows = table.filter_map(|line| line.strip_prefix("rocprofv3\t--"));
+        let contract: Vec<&str> = rows.filter_map(|row| row.split('\t').next()).collect();
+        assert!(contract.len() > 100, "{contract:?}");
+        for long in contract {
             assert!(
                 option(long).is_some(),
                 "--{long} of the contract is not known"

@@ -596,3 +596,35 @@ fn scratch_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
         .number(scratch.end)
         .number(scratch.bytes);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AMD's columns, as `api/compatibility.tsv` has them for docs/compatibility.md.
+    #[test]
+    fn tables_have_amds_columns() {
+        let table = include_str!("../../../../api/compatibility.tsv").lines();
+        let mut seen = 0;
+        for row in table.filter_map(|line| line.strip_prefix("csv\t")) {
+            let fields: Vec<&str> = row.split('\t').collect();
+            let of_name = |layout: &&Layout| {
+                midair_domain::domain(layout.kind)
+                    .is_some_and(|domain| domain.files.csv == Some(fields[0]))
+            };
+            let ours = match (fields[0], LAYOUTS.iter().find(of_name)) {
+                ("kernel_stats.csv", _) => Some(STATS),
+                (_, layout) => layout.map(|layout| layout.columns),
+            };
+            match fields.get(4) {
+                Some(columns) => {
+                    let theirs: Vec<&str> = columns.split(',').collect();
+                    assert_eq!(ours.unwrap_or_default(), theirs, "{row}");
+                    seen += 1;
+                }
+                None => assert!(ours.is_none() && fields[2] == "none", "{row}"),
+            }
+        }
+        assert!(seen > 10, "{seen}");
+    }
+}

@@ -6,6 +6,7 @@
 )]
 
 mod common;
+mod compatibility;
 mod counted_so_far;
 mod counter_batches;
 mod counter_means;
