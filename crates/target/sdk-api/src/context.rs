@@ -354,7 +354,7 @@ pub fn is_active(context: u64) -> Result<bool, Status> {
 
 /// Adds a buffered service to a context. An empty list means every operation. A kind of a library
 /// that is not loaded is accepted, and has no records (AMD-065); one that is not built is refused
-/// (AMD-179).
+/// (AMD-180).
 pub fn configure_buffer_tracing(
     context: u64,
     tracing_kind: i32,
@@ -406,7 +406,7 @@ pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
 
 /// Adds a callback service to a context. An empty list means every operation. A kind of a library
 /// that is not loaded is accepted, and has no events (AMD-065); one that is not built is refused
-/// (AMD-179).
+/// (AMD-180).
 pub fn configure_callback_tracing(
     context: u64,
     tracing_kind: i32,
