@@ -21,13 +21,15 @@ pub const PAGE: &str = "docs/compatibility.md";
 enum State {
     Same,
     Differs,
+    Ignored,
     NotBuilt,
 }
 
 impl State {
-    const ALL: [(State, &str, &str); 3] = [
+    const ALL: [(State, &str, &str); 4] = [
         (State::Same, "same", "same"),
         (State::Differs, "differs", "differs"),
+        (State::Ignored, "ignored", "no effect"),
         (State::NotBuilt, "none", "not built"),
     ];
 
@@ -218,9 +220,10 @@ fn page(parts: &[Part], exports: &Exports) -> String {
          [the sources](sources.md) have them.\n\n\
          * same: does what AMD's does.\n\
          * differs: does it in another way, which the decision says.\n\
+         * no effect: is accepted with a warning.\n\
          * not built: is refused by name, or with a status.\n\
          * since: AMD's version that has it first, where that is known.\n\n\
-         | | same | differs | not built |\n|---|---|---|---|\n"
+         | | same | differs | no effect | not built |\n|---|---|---|---|---|\n"
     );
     let all: usize = exports.0.iter().map(|(_, names)| names.len()).sum();
     for part in parts {
@@ -228,8 +231,13 @@ fn page(parts: &[Part], exports: &Exports) -> String {
         if part.id == "function" {
             same = all - part.rows.len();
         }
-        let (differs, none) = (part.count(State::Differs), part.count(State::NotBuilt));
-        let _ = writeln!(out, "| {} | {same} | {differs} | {none} |", part.heading);
+        let others = [State::Differs, State::Ignored, State::NotBuilt];
+        let [differs, ignored, none] = others.map(|state| part.count(state));
+        let heading = part.heading;
+        let _ = writeln!(
+            out,
+            "| {heading} | {same} | {differs} | {ignored} | {none} |"
+        );
     }
     for part in parts {
         let _ = write!(out, "\n## {}\n\n", part.heading);

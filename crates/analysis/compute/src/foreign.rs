@@ -202,3 +202,55 @@ pub(crate) fn no_database() -> Failure {
     Failure::new(Kind::NotBuilt, "the command database is not built")
         .hint("AMD removed it in 3.4; `analyze --output-format db` writes an SQLite database")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Whether a command, or any where it is the whole, has this option.
+    fn has(command: &Command, name: &str) -> bool {
+        let mut all = command.get_arguments();
+        all.any(|arg| arg.get_long() == Some(name))
+            || command.get_subcommands().any(|it| has(it, name))
+    }
+
+    /// The table from which docs/compatibility.md is made has each of these options with its answer, and
+    /// has as built only options that are.
+    #[test]
+    fn the_table_of_compatibility_has_the_same_answers() {
+        let table = include_str!("../../../../api/compatibility.tsv");
+        let whole = crate::command::command();
+        for (part, own) in [
+            ("profile", PROFILE),
+            ("analyze", ANALYZE),
+            ("compute", GENERAL),
+        ] {
+            let command = whole.find_subcommand(part).unwrap_or(&whole);
+            let rows = table
+                .lines()
+                .filter_map(|line| line.strip_prefix(part)?.strip_prefix("\t--"));
+            let mut seen: BTreeSet<&str> = BTreeSet::new();
+            for row in rows {
+                let fields: Vec<&str> = row.split('\t').collect();
+                let (name, state) = (fields[0], fields[2]);
+                assert!(seen.insert(name), "{part} --{name} is there twice");
+                let foreign = own.iter().find(|foreign| foreign.name == name);
+                let is_so = match foreign.map(|foreign| foreign.answer) {
+                    None => has(command, name) && ["same", "differs"].contains(&state),
+                    Some(NotBuilt(_)) => state == "none",
+                    Some(NoEffect | Needless(_)) => state == "ignored",
+                };
+                assert!(is_so, "{part} --{name}: {state}");
+            }
+            for foreign in own {
+                assert!(
+                    seen.contains(foreign.name),
+                    "{part} --{} is missing",
+                    foreign.name
+                );
+            }
+            assert!(seen.len() > 5, "{part}");
+        }
+    }
+}

@@ -513,6 +513,23 @@ fn merged(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 mod tests {
     use super::*;
 
+    /// The table from which docs/compatibility.md is made has these commands.
+    #[test]
+    fn the_table_of_compatibility_has_the_commands() {
+        let table = include_str!("../../../../api/compatibility.tsv");
+        for (part, command) in [
+            ("rocpd", command()),
+            ("rocprofv3-avail", crate::avail::command()),
+        ] {
+            let rows = table
+                .lines()
+                .filter_map(|line| line.strip_prefix(part)?.strip_prefix('\t'));
+            let listed: Vec<&str> = rows.filter_map(|row| row.split('\t').next()).collect();
+            let all = command.get_subcommands().map(clap::Command::get_name);
+            assert_eq!(all.collect::<Vec<_>>(), listed);
+        }
+    }
+
     /// The lines of AMD's manual are accepted.
     #[test]
     fn amds_command_lines_are_understood() {
