@@ -309,7 +309,7 @@ fn a_c_tool_sees_what_was_recorded() {
             "null ERROR_INVALID_ARGUMENT",
             "policy ERROR_INVALID_ARGUMENT",
             "table SUCCESS HIP_RUNTIME 11",
-            "kinds=33 last=3 no name=ERROR_KIND_NOT_FOUND",
+            "kinds=39 last=3 no name=ERROR_KIND_NOT_FOUND",
             &format!("agents version=1 count={} same=1", agents.len()),
             "agents SUCCESS",
             "agents ERROR_INCOMPATIBLE_ABI",
