@@ -180,6 +180,13 @@ fn check(target: &mut Target) -> Result<()> {
         let said = [traced.exit.stdout.join("\n"), traced.exit.stderr.join("\n")].concat();
         assert!(said.contains("CODE"), "{said}");
         assert!(said.contains("launch_lines.py:"), "{said}");
+        // The line jumps back at each call of `work` but the first, and the last one is not over.
+        let steps = said.lines().find(|line| line.starts_with("STEPS "));
+        let wanted = "18 iterations of the loop in work (launch_lines.py:";
+        match rounds {
+            1 => assert!(steps.is_none(), "{said}"),
+            _ => assert!(steps.is_some_and(|line| line.contains(wanted)), "{said}"),
+        }
         // A call that waits by a packet of its own has a stack as well.
         let cost = said
             .lines()

@@ -10,6 +10,7 @@ mod heading;
 mod json;
 mod open;
 mod stacks;
+mod steps;
 
 pub use crate::model::Cost;
 pub(crate) use json::head;
@@ -25,6 +26,7 @@ use midair_trace::api::Names;
 use midair_trace::bursts::Coverage;
 use midair_trace::cuda::devices::{Agents, ordinal};
 use midair_trace::index::{Index, StackSummary};
+use midair_trace::steps::MainLoop;
 use stacks::StackReport;
 use std::path::PathBuf;
 
@@ -74,6 +76,8 @@ pub struct Head {
     pub idle_gpus: usize,
     /// How much of it was recorded, where only bursts were.
     pub coverage: Option<Coverage>,
+    /// The main loop of the program, where one was found, and when the session started, ns.
+    pub main_loop: Option<(MainLoop, u64)>,
 }
 
 impl Head {
@@ -119,6 +123,12 @@ impl Head {
                 sees_waits: index.activity.sees_waits(),
             });
         }
+        // An iteration in which nothing was recorded for a time would look idle.
+        let is_whole = coverage.is_none() && unrecorded == 0;
+        let main_loop = is_whole
+            .then(|| index.steps.main_loop(&index.stacks))
+            .flatten()
+            .map(|found| (found, from));
         let all = agents.all().iter();
         let all = all
             .filter(|agent| agent.agent_type == AgentType::Gpu)
@@ -142,6 +152,7 @@ impl Head {
             },
             gpus,
             coverage,
+            main_loop,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::api::has_message;
 use crate::bursts::Bursts;
 use crate::cuda as names;
 use crate::limits::{self, Budget};
+use crate::steps::Steps;
 use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
 use midair_failure::plain;
@@ -238,6 +239,8 @@ pub struct Index {
     pub bursts: Bursts,
     /// Where in the application's code work was launched (`--stacks`).
     pub stacks: Stacks,
+    /// Kernels in which the program's main loop can be found, where stacks are taken.
+    pub steps: Steps,
 }
 
 impl Index {
@@ -433,6 +436,7 @@ impl Index {
                 .add_work(kernel.correlation, Work::Kernel(id), &added);
             self.bursts.add_kernel(id, kernel);
             self.activity.add_kernel(kernel);
+            self.add_step(kernel);
         }
     }
 
@@ -455,6 +459,13 @@ impl Index {
     pub fn forget_kernels(&mut self) {
         self.kernels.clear();
         self.stacks.forget_kernels();
+        self.steps.clear();
+    }
+
+    fn add_step(&mut self, kernel: &Kernel) {
+        if self.stacks.is_on {
+            self.steps.add(kernel);
+        }
     }
 
     /// Counts a dispatch that stays.
@@ -464,6 +475,7 @@ impl Index {
             let added = Added::by_kernel(kernel);
             self.stacks
                 .add_work(kernel.correlation, Work::Kernel(id), &added);
+            self.add_step(kernel);
         }
     }
 

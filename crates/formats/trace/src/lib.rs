@@ -23,3 +23,4 @@ pub mod limits;
 pub mod range_names;
 pub mod record_file;
 pub mod rolling;
+pub mod steps;

@@ -1,6 +1,6 @@
 //! The lines above the tables.
 
-use super::{Gpu, Head, open};
+use super::{Gpu, Head, open, steps};
 use crate::burst_report;
 use crate::table::{Style, duration, fit};
 use midair_failure::plain::counted;
@@ -57,6 +57,12 @@ pub(super) fn heading(heads: &[Head], files: &[PathBuf], style: Style) -> String
         if let Some(all) = &head.stacks {
             let of = of_process(heads, head);
             lines.wrapped("STACKS", &format!("{of}{}", stacks(all)));
+        }
+    }
+    for head in heads.iter().take(MOST_SESSIONS) {
+        if let Some((found, from)) = &head.main_loop {
+            let of = of_process(heads, head);
+            lines.wrapped("STEPS", &format!("{of}{}", steps::words(found, *from)));
         }
     }
     if let Some(place) = open::place(files) {

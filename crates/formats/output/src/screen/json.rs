@@ -1,6 +1,6 @@
 //! The screen as one JSON document. `docs/results.md` describes its members.
 
-use super::{Gpu, Head, Screen};
+use super::{Gpu, Head, Screen, steps};
 use crate::table::CODE;
 use midair_trace::index::Stat;
 use serde_json::{Map, Value, json};
@@ -9,6 +9,8 @@ use std::time::Duration;
 /// The version of the document's schema. It is raised when a member is removed or changes its
 /// meaning.
 const SCHEMA: u32 = 1;
+/// The most iterations of a main loop in the document.
+const MOST_ITERATIONS: usize = 1000;
 
 impl Screen {
     /// Returns everything that is shown as one document. Each table has at most `rows` rows, and
@@ -90,6 +92,9 @@ pub(crate) fn head(head: &Head) -> Value {
             .map(|(name, number)| (name.to_owned(), number.into()))
             .collect::<Map<_, _>>()
             .into();
+    }
+    if let Some((found, _)) = &head.main_loop {
+        all["main_loop"] = steps::json(found, MOST_ITERATIONS);
     }
     all
 }

@@ -5,8 +5,11 @@ use midair_agents::Agent;
 use midair_record::event::{
     Burst, Copy, CudaTransfer, Header, Kernel, QueueCounts, cuda_node, encode, kind,
 };
+use midair_trace::frame_names::Part;
+use midair_trace::index::Function;
 use midair_trace::index::Stat;
 use midair_trace::record_file::RecordWriter;
+use midair_trace::steps::{LoopLine, MainLoop, Step};
 use std::path::Path;
 use std::time::Duration;
 
@@ -130,6 +133,53 @@ GPU 0 gfx942
     for line in text.lines().filter(|line| !line.starts_with("OPEN")) {
         assert!(line.chars().count() <= 60, "{line}");
     }
+}
+
+#[test]
+fn a_main_loop_has_its_iterations_and_its_slowest() {
+    let line = |line, time, kernels| LoopLine {
+        line,
+        time,
+        kernels,
+    };
+    let step = |at: u64, duration| Step {
+        start: 5_000_000_000 + at,
+        duration,
+        busy: 6_000_000,
+        kernels: 40,
+    };
+    let found = MainLoop {
+        function: Function {
+            file: "/job/train.py".to_owned(),
+            name: "train".to_owned(),
+            part: Part::Python,
+        },
+        tid: 7,
+        lines: vec![line(88, 8_000_000, 60), line(90, 24_000_000, 90)],
+        steps: vec![
+            step(0, 8_000_000),
+            step(8_000_000, 8_000_000),
+            step(16_000_000, 24_000_000),
+        ],
+        left_out: 0,
+    };
+    let mut head = head();
+    head.main_loop = Some((found, 4_000_000_000));
+    let screen = screen(vec![head]);
+    let text = screen.text(style(100));
+    let wanted = "\
+STEPS     3 iterations of the loop in train (train.py:88-90), found in the stacks; median 8.00 ms,
+          slowest 24.0 ms (number 3, at 1.02 s); no kernel runs for 55 % of the time, 75 % of the
+          slowest; GPU time: line 90 75 %, line 88 25 %
+";
+    assert!(text.contains(wanted), "{text}");
+    let document = screen.json(10);
+    let found = &document["processes"][0]["main_loop"];
+    assert_eq!(found["iterations"][2]["duration_ns"], 24_000_000);
+    assert_eq!(
+        (&found["median_ns"], &found["lines"][1]["kernels"]),
+        (&8_000_000.into(), &90.into())
+    );
 }
 
 #[test]

@@ -259,6 +259,14 @@ impl Stacks {
         }))
     }
 
+    /// Does the same with the numbers of the functions.
+    pub fn numbered_frames(
+        &self,
+        stack: u32,
+    ) -> Option<impl DoubleEndedIterator<Item = (u32, u32)>> {
+        Some(self.stacks.get(&stack)?.iter().copied())
+    }
+
     /// Returns all stacks that are described: for each its number and the numbers of its functions, the
     /// innermost first.
     pub fn described(&self) -> impl Iterator<Item = (u32, impl DoubleEndedIterator<Item = u32>)> {

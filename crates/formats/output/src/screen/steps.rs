@@ -1,0 +1,84 @@
+//! The iterations of a program's main loop: a line of the heading, and the document's members.
+
+use crate::table::duration;
+use midair_trace::steps::{MainLoop, Step};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// The most lines of the loop whose shares are printed: those with the most time.
+const MOST_LINES: usize = 4;
+
+/// Returns what the loop does, in words. `from`: when the session started.
+pub(super) fn words(found: &MainLoop, from: u64) -> String {
+    let mut words = format!(
+        "{} iterations of {}, found in the stacks; median {}",
+        found.steps.len(),
+        place(found),
+        duration(found.median() as f64)
+    );
+    if let Some((number, step)) = found.slowest() {
+        let _ = write!(
+            words,
+            ", slowest {} (number {number}, at {}); no kernel runs for {:.0} % of the time, {:.0} % of the slowest",
+            duration(step.duration as f64),
+            duration(step.start.saturating_sub(from) as f64),
+            100.0 * found.idle(),
+            100.0 * step.idle()
+        );
+    }
+    let all: u64 = found.lines.iter().map(|line| line.time).sum();
+    let mut lines = found.lines.clone();
+    lines.sort_by_key(|line| (std::cmp::Reverse(line.time), line.line));
+    let shares: Vec<String> = lines
+        .iter()
+        .take(MOST_LINES)
+        .map(|line| {
+            let share = 100.0 * line.time as f64 / all.max(1) as f64;
+            format!("line {} {share:.0} %", line.line)
+        })
+        .collect();
+    let _ = write!(words, "; GPU time: {}", shares.join(", "));
+    if found.left_out > 0 {
+        let _ = write!(words, " (without the last {} kernels)", found.left_out);
+    }
+    words
+}
+
+/// Returns the function and the lines, as `the loop in train (job.py:20-30)`.
+fn place(found: &MainLoop) -> String {
+    let name = midair_failure::plain::line(&found.function.name);
+    let path = midair_failure::plain::line(&found.function.file);
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let [first, last] =
+        [found.lines.first(), found.lines.last()].map(|line| line.map_or(0, |line| line.line));
+    format!("the loop in {name} ({file}:{first}-{last})")
+}
+
+/// Returns the same as a member of the document, with at most `rows` iterations.
+pub(super) fn json(found: &MainLoop, rows: usize) -> Value {
+    let step = |step: &Step| {
+        json!({
+            "start_ns": step.start,
+            "duration_ns": step.duration,
+            "busy_ns": step.busy,
+            "kernels": step.kernels,
+        })
+    };
+    let lines = found.lines.iter().map(|line| {
+        json!({
+            "line": line.line,
+            "total_ns": line.time,
+            "kernels": line.kernels,
+        })
+    });
+    json!({
+        "function": found.function.name,
+        "file": found.function.file,
+        "thread": found.tid,
+        "median_ns": found.median(),
+        "lines": lines.collect::<Vec<_>>(),
+        "iterations": found.steps.iter().take(rows).map(step).collect::<Vec<_>>(),
+        "iterations_left_out": found.steps.len().saturating_sub(rows),
+        "kernels_left_out": found.left_out,
+    })
+}

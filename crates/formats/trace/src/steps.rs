@@ -1,0 +1,411 @@
+//! The iterations of a program's main loop, found in the Python stacks of its launches (`--stacks`).
+//!
+//! A loop executes its lines in one order again and again, so where the line of a frame jumps back, an
+//! iteration starts. The loop that is looked for is in the outermost frame whose line jumps back often
+//! enough: training steps, or tokens of a model that generates. Launches of other threads (PyTorch's
+//! backward pass) belong to the iteration, and to the line of the loop, during which they were made:
+//! correlation ids count up in all threads together.
+//!
+//! Nothing is said where that does not repeat.
+
+use crate::frame_names::Part;
+use crate::index::{Function, Stacks};
+use foldhash::fast::RandomState;
+use midair_record::event::Kernel;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The most kernels that are looked at, 32 bytes each.
+const MOST_KERNELS: usize = 1 << 20;
+/// The most frames of a stack, from the outermost one, in which the loop is looked for.
+const MOST_DEPTH: usize = 200;
+/// A line jumps back at least this often.
+const FEWEST: usize = 5;
+/// An outer loop has at least this part of the most frequent jumps: a step accumulates gradients over
+/// some inner iterations, while a line that logs is executed once in many steps.
+const OUTER: usize = 8;
+/// The most frequent order of lines is in this part of the iterations at least: one in three.
+const ALIKE: usize = 3;
+
+/// One kernel.
+#[derive(Debug, Clone, Copy)]
+struct Launched {
+    correlation: u64,
+    start: u64,
+    end: u64,
+    tid: u32,
+}
+
+/// The kernels in which a loop can be found.
+#[derive(Debug, Clone, Default)]
+pub struct Steps {
+    kernels: Vec<Launched>,
+    left_out: u64,
+}
+
+/// One iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// When its first kernel started, ns.
+    pub start: u64,
+    /// How long it was from there to the first kernel of the next iteration, ns.
+    pub duration: u64,
+    /// For how much of that a kernel ran, ns.
+    pub busy: u64,
+    /// The kernels that it launched.
+    pub kernels: u64,
+}
+
+impl Step {
+    /// Returns the part of the time in which no kernel ran.
+    pub fn idle(&self) -> f64 {
+        1.0 - self.busy as f64 / self.duration.max(1) as f64
+    }
+}
+
+/// A line of the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LoopLine {
+    /// Its number.
+    pub line: u32,
+    /// The GPU's time of the kernels that were launched while it was executed, ns.
+    pub time: u64,
+    /// The number of these kernels.
+    pub kernels: u64,
+}
+
+/// The main loop of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MainLoop {
+    /// The function that it is in.
+    pub function: Function,
+    /// The thread that executes it.
+    pub tid: u32,
+    /// Its lines, in order.
+    pub lines: Vec<LoopLine>,
+    /// Its whole iterations, in order.
+    pub steps: Vec<Step>,
+    /// Kernels that came after the most that are looked at.
+    pub left_out: u64,
+}
+
+impl MainLoop {
+    /// Returns the median of the iterations' durations, ns.
+    pub fn median(&self) -> u64 {
+        let mut all: Vec<u64> = self.steps.iter().map(|step| step.duration).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// Returns the longest iteration, with its number from 1.
+    pub fn slowest(&self) -> Option<(usize, &Step)> {
+        let all = self.steps.iter().enumerate();
+        all.max_by_key(|(at, step)| (step.duration, Reverse(*at)))
+            .map(|(at, step)| (at + 1, step))
+    }
+
+    /// Returns the part of the time of all iterations in which no kernel ran.
+    pub fn idle(&self) -> f64 {
+        let sum = |of: fn(&Step) -> u64| self.steps.iter().map(of).sum::<u64>();
+        1.0 - sum(|step| step.busy) as f64 / sum(|step| step.duration).max(1) as f64
+    }
+}
+
+impl Steps {
+    /// Adds a kernel with times.
+    pub(crate) fn add(&mut self, kernel: &Kernel) {
+        if self.kernels.len() == MOST_KERNELS {
+            self.left_out += 1;
+            return;
+        }
+        self.kernels.push(Launched {
+            correlation: kernel.correlation,
+            start: kernel.start,
+            end: kernel.end.max(kernel.start),
+            tid: kernel.tid,
+        });
+    }
+
+    /// Forgets all kernels.
+    pub(crate) fn clear(&mut self) {
+        *self = Steps::default();
+    }
+
+    /// Finds the main loop. None where no line jumps back often enough.
+    pub fn main_loop(&self, stacks: &Stacks) -> Option<MainLoop> {
+        let mut kernels = self.kernels.clone();
+        kernels.sort_unstable_by_key(|kernel| (kernel.correlation, kernel.start));
+        let paths = Paths::of(&kernels, stacks);
+        let found = paths.find()?;
+        let steps = steps(&kernels, &found.heads);
+        if steps.len() < FEWEST - 1 {
+            return None;
+        }
+        Some(MainLoop {
+            function: stacks.function(found.function)?.clone(),
+            tid: paths.tid,
+            lines: lines(&kernels, &found),
+            steps,
+            left_out: self.left_out,
+        })
+    }
+}
+
+/// The outermost frames first: function and line.
+type Path = Vec<(u32, u32)>;
+
+/// The stacks of the launches of one thread.
+struct Paths {
+    tid: u32,
+    /// Of each launch of the thread that has one: its kernel, and its stack.
+    launches: Vec<(usize, u32)>,
+    by_stack: HashMap<u32, Path, RandomState>,
+}
+
+/// A loop, before its iterations are measured.
+struct Found {
+    function: u32,
+    /// The launches in the loop: kernel and line.
+    lines: Vec<(usize, u32)>,
+    /// The kernels at which iterations start.
+    heads: Vec<usize>,
+}
+
+impl Paths {
+    /// Reads the stacks of the thread that launched most of the kernels that have one.
+    fn of(kernels: &[Launched], stacks: &Stacks) -> Paths {
+        let with_stack = |(at, kernel): (usize, &Launched)| {
+            let stack = stacks.of_launch(kernel.correlation);
+            (stack != 0).then_some((kernel.tid, at, stack))
+        };
+        let all = || kernels.iter().enumerate().filter_map(with_stack);
+        let mut threads: HashMap<u32, usize, RandomState> = HashMap::default();
+        for (tid, ..) in all() {
+            *threads.entry(tid).or_default() += 1;
+        }
+        let most = threads
+            .iter()
+            .max_by_key(|(tid, count)| (**count, Reverse(**tid)));
+        let tid = most.map_or(0, |(tid, _)| *tid);
+        let launches: Vec<(usize, u32)> = all()
+            .filter(|(of, ..)| *of == tid)
+            .map(|(_, at, stack)| (at, stack))
+            .collect();
+        let mut by_stack: HashMap<u32, Path, RandomState> = HashMap::default();
+        for (_, stack) in &launches {
+            by_stack
+                .entry(*stack)
+                .or_insert_with(|| path(stacks, *stack));
+        }
+        Paths {
+            tid,
+            launches,
+            by_stack,
+        }
+    }
+
+    /// Goes from the outermost frame inwards until a line jumps back often enough.
+    fn find(&self) -> Option<Found> {
+        let mut launches = self.launches.clone();
+        for depth in 0..MOST_DEPTH {
+            let frame = |stack: u32| self.by_stack.get(&stack)?.get(depth).copied();
+            let function = most_frequent(
+                launches
+                    .iter()
+                    .filter_map(|(_, stack)| Some(frame(*stack)?.0)),
+            )?;
+            launches.retain(|(_, stack)| frame(*stack).is_some_and(|(of, _)| of == function));
+            // A smaller part of the program than this is not its main loop.
+            if 2 * launches.len() < self.launches.len() {
+                return None;
+            }
+            let lines: Vec<(usize, u32)> = launches
+                .iter()
+                .filter_map(|(at, stack)| Some((*at, frame(*stack)?.1)))
+                .collect();
+            match heads(&lines) {
+                Jumps::Loop(heads) => {
+                    return Some(Found {
+                        function,
+                        lines,
+                        heads,
+                    });
+                }
+                Jumps::Some => return None,
+                Jumps::None => {}
+            }
+            let line = most_frequent(lines.iter().map(|(_, line)| *line))?;
+            launches.retain(|(_, stack)| frame(*stack).is_some_and(|(_, of)| of == line));
+        }
+        None
+    }
+}
+
+/// Returns the frames of Python code of a stack, the outermost first.
+fn path(stacks: &Stacks, stack: u32) -> Path {
+    let frames = stacks.numbered_frames(stack).into_iter().flatten();
+    let is_python = |(function, _): &(u32, u32)| {
+        !stacks.native.contains_key(function)
+            && (stacks.function(*function)).is_some_and(|it| it.part != Part::Module)
+    };
+    let mut path: Path = frames.filter(is_python).collect();
+    path.reverse();
+    path
+}
+
+fn most_frequent(all: impl Iterator<Item = u32>) -> Option<u32> {
+    let mut counts: HashMap<u32, usize, RandomState> = HashMap::default();
+    for one in all {
+        *counts.entry(one).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|(one, count)| (*count, Reverse(*one)));
+    most.map(|(one, _)| one)
+}
+
+/// What the lines of a frame do.
+enum Jumps {
+    /// They jump back at most once, as where a statement has several lines.
+    None,
+    /// They jump back, but not as a loop that can be told does.
+    Some,
+    /// They jump back at these kernels, at which iterations start.
+    Loop(Vec<usize>),
+}
+
+/// Looks for a loop in the lines of a frame, which are in the order of launches.
+fn heads(lines: &[(usize, u32)]) -> Jumps {
+    let changes = || {
+        lines.windows(2).filter_map(|pair| match pair {
+            [(_, from), (at, to)] if from != to => Some((*at, *from, *to)),
+            _ => None,
+        })
+    };
+    let mut jumps: HashMap<(u32, u32), usize, RandomState> = HashMap::default();
+    let mut goes_on: HashSet<u32, RandomState> = HashSet::default();
+    for (_, from, to) in changes() {
+        match to < from {
+            true => *jumps.entry((from, to)).or_default() += 1,
+            false => _ = goes_on.insert(from),
+        }
+    }
+    let most = jumps.values().max().copied().unwrap_or(0);
+    if most <= 1 {
+        return Jumps::None;
+    }
+    let fewest = FEWEST.max(most / OUTER);
+    // Within one statement the line may jump back, too, but not as far as the loop does.
+    let often = jumps.iter().filter(|(_, count)| **count >= fewest);
+    let widest = often.max_by_key(|((from, to), _)| (from - to, Reverse(*to)));
+    let Some(((end, head), _)) = widest else {
+        return Jumps::Some;
+    };
+    // A line before the loop's end jumps in an inner loop or a statement, unless some iterations end
+    // there.
+    let is_end = |from: u32, to: u32| {
+        let of_some = to == *head && !goes_on.contains(&from);
+        from >= *end && to <= *head || of_some
+    };
+    let (mut heads, mut orders, mut order) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, from, to) in changes() {
+        if to < from && is_end(from, to) {
+            heads.push(at);
+            orders.push(std::mem::take(&mut order));
+        }
+        order.push(to);
+    }
+    // What came before the first one is no whole iteration.
+    let mut alike: HashMap<&[u32], usize, RandomState> = HashMap::default();
+    for order in orders.iter().skip(1) {
+        *alike.entry(order).or_default() += 1;
+    }
+    let repeated = alike.values().max().copied().unwrap_or(0);
+    match ALIKE * repeated >= orders.len().saturating_sub(1) && heads.len() >= FEWEST {
+        true => Jumps::Loop(heads),
+        false => Jumps::Some,
+    }
+}
+
+/// Measures iterations, which start at these kernels in the order of launches. The last one is not over.
+fn steps(kernels: &[Launched], heads: &[usize]) -> Vec<Step> {
+    let ends = heads.iter().skip(1).copied().chain([kernels.len()]);
+    let starts: Vec<(u64, u64)> = heads
+        .iter()
+        .zip(ends)
+        .map(|(from, to)| {
+            let own = kernels.get(*from..to).unwrap_or_default();
+            let first = own.iter().map(|kernel| kernel.start).min();
+            (first.unwrap_or(0), own.len() as u64)
+        })
+        .collect();
+    let busy = busy(kernels);
+    let mut steps = Vec::new();
+    for pair in starts.windows(2) {
+        let [(start, count), (next, _)] = *pair else {
+            continue;
+        };
+        // Streams may let a later iteration's kernel go first.
+        if next > start {
+            steps.push(Step {
+                start,
+                duration: next - start,
+                busy: within(&busy, start, next),
+                kernels: count,
+            });
+        }
+    }
+    steps
+}
+
+/// Returns the times in which any kernel ran, in order and apart from each other.
+fn busy(kernels: &[Launched]) -> Vec<(u64, u64)> {
+    let mut spans: Vec<(u64, u64)> = kernels.iter().map(|it| (it.start, it.end)).collect();
+    spans.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in spans {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+/// Returns how much of the time from `start` to `end` the spans take.
+fn within(spans: &[(u64, u64)], start: u64, end: u64) -> u64 {
+    let first = spans.partition_point(|span| span.1 <= start);
+    let inside = spans.iter().skip(first).take_while(|span| span.0 < end);
+    inside
+        .map(|span| span.1.min(end).saturating_sub(span.0.max(start)))
+        .sum()
+}
+
+/// Sums up whole iterations by the line of the loop at which kernels were launched.
+fn lines(kernels: &[Launched], found: &Found) -> Vec<LoopLine> {
+    let (Some(first), Some(last)) = (found.heads.first(), found.heads.last()) else {
+        return Vec::new();
+    };
+    let mut sums: BTreeMap<u32, LoopLine> = BTreeMap::new();
+    let mut known = found
+        .lines
+        .iter()
+        .skip_while(|(at, _)| at < first)
+        .peekable();
+    let mut line = 0;
+    for at in *first..*last {
+        while let Some((_, now)) = known.next_if(|(of, _)| *of <= at) {
+            line = *now;
+        }
+        let sum = sums.entry(line).or_default();
+        sum.line = line;
+        if let Some(kernel) = kernels.get(at) {
+            sum.time = sum.time.saturating_add(kernel.end - kernel.start);
+            sum.kernels += 1;
+        }
+    }
+    sums.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests;
