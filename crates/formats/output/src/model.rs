@@ -7,6 +7,7 @@ use midair_agents::Agent;
 use midair_counters::CounterPlan;
 use midair_trace::kernel_filter::KernelFilter;
 use midair_trace::record_file::RecordFile;
+use midair_trace::steps::MainLoop;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,6 +67,18 @@ pub struct Trace {
     pub gpu: Option<GpuSamples>,
     /// What is known about the attach.
     pub attach: Attach,
+}
+
+impl Trace {
+    /// Finds the program's main loop, if all of the time was recorded: an iteration in which nothing was
+    /// recorded for a time would look idle.
+    pub(crate) fn main_loop(&self) -> Option<MainLoop> {
+        let index = self.records.index();
+        let is_whole = index.bursts.coverage().is_none() && self.attach.unrecorded_ns == 0;
+        is_whole
+            .then(|| index.steps.main_loop(&index.stacks))
+            .flatten()
+    }
 }
 
 /// What to write and where.

@@ -14,6 +14,7 @@ mod steps;
 
 pub use crate::model::Cost;
 pub(crate) use json::head;
+pub(crate) use steps::place as place_of_loop;
 
 use crate::burst_report::BurstReport;
 use crate::counter_report::CounterReport;
@@ -123,12 +124,7 @@ impl Head {
                 sees_waits: index.activity.sees_waits(),
             });
         }
-        // An iteration in which nothing was recorded for a time would look idle.
-        let is_whole = coverage.is_none() && unrecorded == 0;
-        let main_loop = is_whole
-            .then(|| index.steps.main_loop(&index.stacks))
-            .flatten()
-            .map(|found| (found, from));
+        let main_loop = trace.main_loop().map(|found| (found, from));
         let all = agents.all().iter();
         let all = all
             .filter(|agent| agent.agent_type == AgentType::Gpu)

@@ -36,6 +36,8 @@ pub(super) enum TrackKey {
     Own(u8),
     /// Changes of scratch memory on a node.
     Scratch(u32),
+    /// Iterations of the program's main loop.
+    Steps,
     /// All tracks beyond the limit.
     Others,
 }
@@ -63,6 +65,7 @@ impl TrackKey {
             TrackKey::Own(kind) => [10, u64::from(kind), 0],
             TrackKey::Scratch(node) => [7, u64::from(node), 0],
             TrackKey::Others => [11, 0, 0],
+            TrackKey::Steps => [12, 0, 0],
         }
     }
 }
@@ -269,6 +272,7 @@ impl Tracks {
             TrackKey::Ranges if job.index.is_cuda() => "NVTX PROCESS RANGES".to_owned(),
             TrackKey::Ranges => "ROCTX PROCESS RANGES".to_owned(),
             TrackKey::Others => "(further tracks)".to_owned(),
+            TrackKey::Steps => "STEPS (found in the stacks)".to_owned(),
             TrackKey::Own(kind) => track_name(kind).to_owned(),
             TrackKey::Scratch(node) => {
                 let agent = job.agent_index(node);

@@ -45,7 +45,7 @@ pub(super) fn words(found: &MainLoop, from: u64) -> String {
 }
 
 /// Returns the function and the lines, as `the loop in train (job.py:20-30)`.
-fn place(found: &MainLoop) -> String {
+pub(crate) fn place(found: &MainLoop) -> String {
     let name = midair_failure::plain::line(&found.function.name);
     let path = midair_failure::plain::line(&found.function.file);
     let file = path.rsplit('/').next().unwrap_or_default();

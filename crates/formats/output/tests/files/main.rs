@@ -45,5 +45,6 @@ mod rocpd_rows;
 mod stack_cost;
 mod stacks;
 mod statistics;
+mod steps;
 mod threads;
 mod together;

@@ -90,7 +90,7 @@ fn api(correlation: u64) -> Api {
     }
 }
 
-fn describe(writer: &mut RecordWriter) {
+pub(crate) fn describe(writer: &mut RecordWriter) {
     append(
         writer,
         &event::encode(

@@ -1,0 +1,78 @@
+//! The iterations of a main loop (`--stacks`) in the trace for Perfetto.
+
+use crate::common::{append, golden_json, list, names, trace_of, writer};
+use crate::pftrace::read;
+use crate::rocpd_rows::{header, plan};
+use crate::stacks::describe;
+use midair_output::{Format, Names, Trace, write};
+use midair_record::event::{self, Kernel, LaunchStack, kind};
+use serde_json::Value;
+
+const ITERATIONS: u64 = 12;
+/// The time of an iteration, ns.
+const TIME: u64 = 10_000;
+/// The stacks of an iteration's launches, in the order of its lines: 7 and 9 of `main`.
+const STACKS: [u32; 3] = [1, 2, 3];
+
+fn start_of(iteration: u64) -> u64 {
+    1_000_000 + iteration * TIME
+}
+
+/// A program whose iterations launch three kernels of 2 us.
+fn session() -> (Trace, Names) {
+    let mut writer = writer();
+    describe(&mut writer);
+    for iteration in 0..ITERATIONS {
+        for (at, stack) in (0..).zip(STACKS) {
+            let correlation = 1 + 3 * iteration + at;
+            let launch = LaunchStack {
+                header: header(kind::LAUNCH_STACK, stack),
+                correlation,
+            };
+            append(&mut writer, &event::encode(&launch, &[]));
+            let start = start_of(iteration) + 3_000 * at;
+            let kernel = Kernel {
+                header: header(kind::KERNEL_DISPATCH, 0),
+                start,
+                end: start + 2_000,
+                correlation,
+                tid: 7,
+                ..Kernel::default()
+            };
+            append(&mut writer, &event::encode(&kernel, &[]));
+        }
+    }
+    let golden = golden_json();
+    (trace_of(writer, &golden), names(&golden))
+}
+
+fn steps(trace: &Trace, names: &Names) -> Vec<Value> {
+    let directory = tempfile::tempdir().unwrap();
+    write(trace, names, &plan(directory.path(), &[Format::Pftrace])).unwrap();
+    let said = read(directory.path());
+    let slices = list(&said["slices"]).iter();
+    let name = |slice: &Value| slice["name"].as_str().unwrap_or_default().to_owned();
+    slices
+        .filter(|slice| name(slice).starts_with("step "))
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn perfetto_has_a_track_of_steps() {
+    let (mut trace, names) = session();
+    let found = steps(&trace, &names);
+    // What came before the first jump back, and the last iteration, are not whole.
+    assert_eq!(found.len() as u64, ITERATIONS - 2);
+    for (number, step) in (1..).zip(&found) {
+        assert_eq!(step["name"], format!("step {number}"));
+        assert_eq!(step["notes"]["begin_ns"], start_of(number));
+        assert_eq!(step["notes"]["delta_ns"], TIME);
+        assert_eq!(step["notes"]["kernel_dispatch_count"], 3);
+        let remark = "the loop in main (train.py:7-9); no kernel runs for 40 % of it";
+        assert_eq!(step["notes"]["remark"], remark);
+    }
+    // An iteration in a pause would look idle.
+    trace.attach.unrecorded_ns = 1;
+    assert!(steps(&trace, &names).is_empty());
+}
