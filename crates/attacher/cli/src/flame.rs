@@ -6,7 +6,7 @@ use midair_compute::stacks;
 use midair_failure::{Failure, Kind, plain};
 use midair_output::files::{Directory, OneFile};
 use midair_output::table::duration;
-use midair_output::{Difference, told_apart};
+use midair_output::{Difference, distinct_labels};
 use midair_settings::Given;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ fn table(lines: &Lines, is_normalized: bool, rows: usize, look: (usize, bool)) -
     let left_out = all.len().saturating_sub(rows);
     all.truncate(rows);
     let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-    let names = told_apart(&names, width, unicode);
+    let names = distinct_labels(&names, width, unicode);
     out.push(format!(
         "{:>10} {:>10} {:>11}  CODE",
         "BEFORE", "AFTER", "CHANGE"

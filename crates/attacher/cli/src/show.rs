@@ -4,7 +4,7 @@ use crate::report::Report;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_compute::show::{self, Options, Rows};
 use midair_failure::{Failure, Kind, plain};
-use midair_output::told_apart;
+use midair_output::distinct_labels;
 use std::path::PathBuf;
 
 /// The text below `midair show --help`. It is here since `help` knows all commands.
@@ -194,7 +194,7 @@ fn fit(all: &mut Vec<Column>, width: usize, unicode: bool, hidden: &mut Vec<Stri
         };
         let width = widest.width.saturating_sub(over).max(NARROW);
         let values: Vec<&str> = widest.values.iter().map(String::as_str).collect();
-        widest.values = told_apart(&values, width, unicode);
+        widest.values = distinct_labels(&values, width, unicode);
         widest.heading = widest.heading.chars().take(width).collect();
         widest.width = width;
     }

@@ -1,6 +1,6 @@
 //! Names of lines of code in few columns.
 
-use midair_output::told_apart;
+use midair_output::distinct_labels;
 use std::collections::BTreeSet;
 
 /// Returns names such as `job/train.py:31 Net.forward` within this many columns. The file's name and the
@@ -10,7 +10,7 @@ pub(crate) fn fitted(names: &[&str], width: usize, unicode: bool) -> Vec<String>
     let different: BTreeSet<&String> = short.iter().collect();
     match different.len() == names.len() {
         true => short,
-        false => told_apart(names, width, unicode),
+        false => distinct_labels(names, width, unicode),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::draw::{Line, Tone};
 use crate::view::View;
 use crate::words::{bytes_rate, percent, rate};
 use midair_live::{Snapshot, stragglers};
-use midair_output::told_apart;
+use midair_output::distinct_labels;
 
 /// The most lines. Further processes are only counted.
 const MOST: usize = 16;
@@ -45,7 +45,7 @@ pub(crate) fn lines(view: &View, columns: usize) -> Vec<Line> {
         .collect();
     let rest = if narrow { 34 } else { 52 };
     let width = columns.saturating_sub(rest).clamp(12, 40);
-    let names = told_apart(&names, width, view.look.unicode);
+    let names = distinct_labels(&names, width, view.look.unicode);
     let mut head = format!("{:<width$} {:>6} {:>9}", "PROCESS", "BUSY", "KERNELS/s");
     head.push_str(if narrow {
         "  IDLE"

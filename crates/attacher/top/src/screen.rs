@@ -7,7 +7,7 @@ use crate::words::{bytes_rate, change, clock, number, percent, rate};
 use crate::{code, details, processes};
 use midair_live::{Device, Snapshot};
 use midair_output::table::duration;
-use midair_output::{short_names, told_apart};
+use midair_output::{distinct_labels, short_names};
 use std::collections::{BTreeSet, HashMap};
 
 /// The most heads of queues, and the most calls, that are shown.
@@ -207,7 +207,7 @@ impl View {
         heads.sort_by(|a, b| b.1.age.cmp(&a.1.age).then_with(|| a.0.cmp(&b.0)));
         let names: Vec<&str> = heads.iter().map(|(_, head)| head.name.as_str()).collect();
         let names = short(&names);
-        let names = told_apart(
+        let names = distinct_labels(
             &names,
             columns.saturating_sub(44).max(12),
             self.look.unicode,
@@ -253,7 +253,7 @@ impl View {
         let names: Vec<&str> = kernels.iter().map(|row| row.name.as_str()).collect();
         let (room_of_name, unicode) = (width.saturating_sub(2), self.look.unicode);
         let names = match self.by {
-            By::Kernel => told_apart(&short(&names), room_of_name, unicode),
+            By::Kernel => distinct_labels(&short(&names), room_of_name, unicode),
             By::Code => code::fitted(&names, room_of_name, unicode),
         };
         for (at, (row, name)) in kernels.iter().zip(names).enumerate().skip(first).take(room) {

@@ -1,7 +1,7 @@
 //! What is shown of a recording in bursts at the end of `midair attach`: a line on how much was
 //! recorded, and a table of kernels as they were in the whole time.
 
-use crate::apart::told_apart;
+use crate::labels::distinct_labels;
 use crate::options::KernelNames;
 use crate::table::{Style, duration};
 use midair_demangle::shortened;
@@ -124,8 +124,8 @@ impl BurstReport {
             .saturating_sub(CALLS + TOTAL + SHARE)
             .max(title.len());
         let names = match style.whole_names {
-            true => told_apart(&names, usize::MAX, style.unicode),
-            false => told_apart(&names, longest.min(room), style.unicode),
+            true => distinct_labels(&names, usize::MAX, style.unicode),
+            false => distinct_labels(&names, longest.min(room), style.unicode),
         };
         let width = longest.min(room);
         let mut out = String::new();

@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod agent_numbers;
-mod apart;
 mod arguments;
 mod burst_report;
 pub mod columns;
@@ -35,6 +34,7 @@ mod html;
 mod job;
 mod json;
 mod kineto;
+mod labels;
 mod lanes;
 mod model;
 pub mod names;
@@ -54,7 +54,6 @@ mod summary;
 pub mod table;
 pub mod threads;
 
-pub use apart::told_apart;
 pub use arguments::words_of;
 pub use counted_so_far::write_counted_so_far;
 pub use counter_report::CounterReport;
@@ -65,6 +64,7 @@ pub use difference::Difference;
 pub use files::WriteError;
 pub use gpu::{GpuMetric, GpuSample, GpuSamples, Inside};
 pub use json::agent_of_json;
+pub use labels::distinct_labels;
 pub use midair_demangle::{demangle as demangled, demangle_host, shortened as short_names};
 pub use midair_trace::activity::{Activity, Shares, is_wait};
 pub use midair_trace::api::{Field, Kind, Names, Parameter, Shape, Text};

@@ -3,7 +3,7 @@
 //! These are plain functions from the index's sums to text. Names come from the target, so
 //! everything that a terminal would interpret is removed.
 
-use crate::apart::told_apart;
+use crate::labels::distinct_labels;
 use crate::options::KernelNames;
 use midair_demangle::shortened;
 use midair_domain::{Ranked, sets};
@@ -409,8 +409,8 @@ fn text(title: &str, lines: &[Line], style: Style) -> String {
     let _ = writeln!(out, "{:>SHARE$}{plain}", "SHARE");
     let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
     let names = match style.whole_names {
-        true => told_apart(&names, usize::MAX, style.unicode),
-        false => told_apart(&names, width, style.unicode),
+        true => distinct_labels(&names, usize::MAX, style.unicode),
+        false => distinct_labels(&names, width, style.unicode),
     };
     for (line, name) in lines.iter().zip(names) {
         let share = if all == 0 {

@@ -268,7 +268,7 @@ fn most_frequent(all: impl Iterator<Item = u32>) -> Option<u32> {
 enum Jumps {
     /// They jump back at most once, as where a statement has several lines.
     None,
-    /// They jump back, but not as a loop that can be told does.
+    /// They jump back, but not as a loop does.
     Some,
     /// They jump back at these kernels, at which iterations start.
     Loop(Vec<usize>),

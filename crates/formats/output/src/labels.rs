@@ -15,7 +15,7 @@ const ROUNDS: usize = 8;
 /// long is cut in the middle. It shows its start, and the place where it first differs from the
 /// others with the same start. Different texts stay different, unless the width leaves no room
 /// for that (under 12).
-pub fn told_apart<S: AsRef<str>>(texts: &[S], width: usize, unicode: bool) -> Vec<String> {
+pub fn distinct_labels<S: AsRef<str>>(texts: &[S], width: usize, unicode: bool) -> Vec<String> {
     let whole: Vec<Vec<char>> = texts.iter().map(|text| clean(text.as_ref())).collect();
     let cut = Cut {
         width,
@@ -188,7 +188,7 @@ mod tests {
             "copy",
         ];
         assert_eq!(
-            told_apart(&texts, 30, true),
+            distinct_labels(&texts, 30, true),
             [
                 "gemm<float, …, split, none, 1>",
                 "gemm<float, …, split, relu, 1>",
@@ -197,10 +197,10 @@ mod tests {
             ]
         );
         assert_eq!(
-            told_apart(&["a rather long text"], 10, false),
+            distinct_labels(&["a rather long text"], 10, false),
             ["a ra...ext"]
         );
-        assert_eq!(told_apart(&["a\x1b[1m"], 10, true), ["a?[1m"]);
+        assert_eq!(distinct_labels(&["a\x1b[1m"], 10, true), ["a?[1m"]);
     }
 
     /// 201 names of PyTorch, cuDNN, rocBLAS, Composable Kernel, Triton and others.
@@ -227,7 +227,7 @@ mod tests {
         );
         for unicode in [true, false] {
             for width in 16..=200 {
-                let shown = told_apart(&names, width, unicode);
+                let shown = distinct_labels(&names, width, unicode);
                 let different: HashSet<&String> = shown.iter().collect();
                 assert_eq!(different.len(), shown.len(), "{width}");
                 assert!(shown.iter().all(|name| name.chars().count() <= width));
@@ -252,7 +252,7 @@ mod tests {
             "aaaa",
         ];
         for width in 2..20 {
-            let shown = told_apart(&texts, width, width % 2 == 0);
+            let shown = distinct_labels(&texts, width, width % 2 == 0);
             assert!(
                 shown.iter().all(|text| text.chars().count() <= width),
                 "{shown:?}"
@@ -266,7 +266,7 @@ mod tests {
     fn a_text_that_is_alone_shows_its_ends() {
         let texts = ["abcdefghijklmnopqrstuvwxyz", "0123456789abcdefghij"];
         assert_eq!(
-            told_apart(&texts, 12, false),
+            distinct_labels(&texts, 12, false),
             ["abcd...vwxyz", "0123...fghij"]
         );
     }
