@@ -341,6 +341,12 @@ pub(crate) fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     Ok(Options {
         data_types,
         memory_levels: roofline::Level::read(&list("roofline-mem-level"))?,
+        by_offset: text("pc-sampling-sorting-type") == "offset",
+        sample_rows: matches
+            .try_get_one::<u32>("pc-sampling-rows")
+            .ok()
+            .flatten()
+            .map_or(10, |rows| *rows as usize),
         of_dispatches: text("roofline-sort") == "dispatches",
         normal_unit: text("normal-unit"),
         time_unit: text("time-unit"),

@@ -194,6 +194,16 @@ fn analyze() -> Command {
                 .value_parser(value_parser!(u32))
                 .default_value("10"),
         )
+        .arg(
+            word("pc-sampling-sorting-type", "KIND", "Sort sampled instructions: count (the most samples first), offset")
+                .value_parser(["count", "offset"])
+                .default_value("count"),
+        )
+        .arg(
+            word("pc-sampling-rows", "N", "Show this many sampled instructions; 0: all")
+                .value_parser(value_parser!(u32))
+                .default_value("10"),
+        )
         .arg(list("cols", "N", "Show these columns of each table, by index from 0"))
         .arg(list("include-cols", "NAME", "Show these hidden columns"))
         .arg(word("specs-correction", "NAME:VALUE,...", "Override values of sysinfo.csv"))

@@ -107,8 +107,6 @@ const ANALYZE: &[Foreign] = &[
         short: Some('g'),
         ..flag("debug", NoEffect)
     },
-    option("pc-sampling-sorting-type", (1, 1), NoEffect),
-    option("pc-sampling-rows", (1, 1), NoEffect),
     flag("verify-deps", NoEffect),
     flag("dependency", NoEffect),
 ];

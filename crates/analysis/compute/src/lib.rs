@@ -30,6 +30,7 @@ mod program;
 pub mod read;
 pub mod report;
 pub mod sample;
+pub mod samples;
 pub mod select;
 pub mod show;
 pub mod stacks;

@@ -12,6 +12,7 @@ use crate::architecture::{self, Architecture, Form};
 use crate::files::{self, file_name};
 pub(crate) use crate::files::{unreadable, unusable};
 use crate::frame::Frame;
+use crate::samples::Samples;
 use crate::vintage::Vintage;
 use midair_failure::Failure;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -40,6 +41,8 @@ pub struct Workload {
     pub numbers: Form,
     /// The dispatches.
     pub frame: Frame,
+    /// Samples of program counters.
+    pub samples: Samples,
     /// What a reader of the results should know.
     pub notes: Vec<String>,
 }
@@ -95,6 +98,7 @@ impl Workload {
             Some(file) => csv::single(file)?,
             None => Vec::new(),
         };
+        let samples = Samples::read(&found)?;
         let joined = match named("pmc_perf.csv") {
             Some(file) => Some((file, long::is_long(file)?)),
             None => None,
@@ -132,6 +136,7 @@ impl Workload {
             let passes: Vec<&PathBuf> = found.iter().filter(|file| is_pass(file)).collect();
             let long: Vec<&PathBuf> = found.iter().filter(|file| is_long(file)).collect();
             match (passes.as_slice(), long.as_slice()) {
+                ([], []) if !samples.is_empty() => samples.frame(),
                 ([], []) => return Err(nothing_in(path, &found)),
                 (passes, []) => passes::joined(passes)?,
                 (_, long) => long::pivoted(long)?,
@@ -193,6 +198,7 @@ impl Workload {
             form,
             numbers,
             frame,
+            samples,
             notes,
         })
     }
@@ -223,6 +229,7 @@ impl Workload {
             },
             numbers: vintage.form(),
             frame: Frame::default(),
+            samples: Samples::default(),
             notes: Vec::new(),
         })
     }

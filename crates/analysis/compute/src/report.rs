@@ -7,6 +7,8 @@ pub mod files;
 pub mod grid;
 pub mod html;
 pub mod roofline;
+mod sampled;
+mod stored;
 pub mod text;
 
 use crate::architecture::{CHANNEL, Content, Form, Metric, Source, Style, Table};
@@ -46,6 +48,10 @@ pub struct Options {
     pub memory_levels: Vec<roofline::Level>,
     /// Whether the roofline has points of dispatches instead of kernels.
     pub of_dispatches: bool,
+    /// Whether sampled instructions are sorted by place instead of samples.
+    pub by_offset: bool,
+    /// The most sampled instructions to show; 0: all.
+    pub sample_rows: usize,
 }
 
 impl Default for Options {
@@ -63,6 +69,8 @@ impl Default for Options {
             data_types: Vec::new(),
             memory_levels: Vec::new(),
             of_dispatches: false,
+            by_offset: false,
+            sample_rows: 10,
         }
     }
 }
@@ -243,6 +251,10 @@ pub fn report(
                 &mut evaluator,
                 (numbers, form),
             ),
+            Source::PcSampling if !workload.samples.is_empty() => {
+                let of = (!dispatches.kernels.is_empty()).then_some(kernels.as_slice());
+                sampled::fill(&mut sheet, workload, of, options);
+            }
             Source::PcSampling | Source::Nothing => continue,
         }
         sheets.push(sheet);

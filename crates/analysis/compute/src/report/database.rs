@@ -3,11 +3,12 @@
 
 use super::files::push;
 use super::text::number;
-use super::{Entry, Options, Report, report};
+use super::{Entry, Options, Report, report, sampled, stored};
 use crate::architecture::Source;
 use crate::files::{self, unwritable};
 use crate::frame::field;
 use crate::read::Workload;
+use crate::samples::Line;
 use crate::select::{Blocks, Dispatches};
 use midair_failure::Failure;
 use midair_output::files::OneFile;
@@ -99,11 +100,35 @@ pub fn views(
             }
             push(&mut text, &words);
         }
-        let file = directory.join(format!("{view}.csv"));
+        // AMD's names of the files.
+        let name = view
+            .trim_start_matches("compute_")
+            .trim_end_matches("_view");
+        let file = directory.join(format!("{name}.csv"));
         files::write(&file, &text)?;
         written.push(file);
     }
+    for (id, job) in (1_i64..).zip(jobs) {
+        let lines = lines(job, options);
+        let rows = kernels(&connection, id).map_err(wrong)?;
+        let by_name = rows.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+        stored::per_kernel(directory, job.workload, &lines, &by_name)?;
+    }
     Ok(written)
+}
+
+/// Returns the samples of the chosen kernels.
+fn lines<'w>(job: &Job<'w>, options: &Options) -> Vec<&'w Line> {
+    let of = (!job.dispatches.kernels.is_empty()).then_some(job.report.kernels.as_slice());
+    sampled::chosen(job.workload, of, options)
+}
+
+/// Returns the kernels of a workload with their numbers.
+fn kernels(connection: &Connection, workload: i64) -> rusqlite::Result<Vec<(String, i64)>> {
+    let mut statement = connection
+        .prepare("SELECT kernel_name, kernel_uuid FROM compute_kernel WHERE workload_id = ?")?;
+    let rows = statement.query_map([workload], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
 }
 
 fn object<'t>(pairs: impl Iterator<Item = (&'t String, &'t String)>) -> String {
@@ -192,6 +217,11 @@ fn one(
         ])?;
     }
     drop(insert);
+    let by_name = kernels
+        .iter()
+        .map(|(kernel, id)| (frame.names.text(*kernel), *id))
+        .collect();
+    stored::insert(connection, id, workload, &lines(job, options), &by_name)?;
 
     let mut metrics = HashMap::new();
     let mut define = connection

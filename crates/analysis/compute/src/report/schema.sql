@@ -269,21 +269,28 @@ FROM compute_kernel_metric_value V
 CREATE VIEW compute_pc_sampling_summary_view AS
 SELECT
     O.workload_id, O.pid, O.code_object_id, K.kernel_uuid, K.kernel_name, L.code_object_offset AS offset,
-    L.instruction, T.text AS instruction_type, F.file_path || ':' || S.line_number AS source,
+    L.instruction, T.text AS instruction_type,
+    (SELECT GROUP_CONCAT(source, ' -> ') FROM (
+        SELECT F.file_path || ':' || S.line_number AS source
+        FROM compute_instruction_source_line I
+            JOIN compute_source_line S ON S.source_line_uuid = I.source_line_uuid
+            JOIN compute_source_file F ON F.source_file_uuid = S.source_file_uuid
+        WHERE I.instruction_uuid = L.instruction_uuid
+        ORDER BY I.frame_index
+    )) AS source,
     P.total_count AS count, P.issue_count, P.stall_count, P.wave_occupancy_percent, P.active_thread_percent,
-    R.text AS stall_reason
+    (SELECT JSON_GROUP_OBJECT(R.text, Z.count)
+        FROM compute_pc_sample_stall_reason Z
+            JOIN compute_pc_sample_stall_reason_lookup R
+                ON R.pc_sample_stall_reason_lookup_uuid = Z.pc_sample_stall_reason_lookup_uuid
+        WHERE Z.pc_sample_state_uuid = P.pc_sample_state_uuid
+        HAVING COUNT(*) > 0) AS stall_reason
 FROM compute_pc_sample_state P
     JOIN compute_instruction_line L ON L.instruction_uuid = P.instruction_uuid
     JOIN compute_kernel_symbol Y ON Y.kernel_symbol_uuid = L.kernel_symbol_uuid
     JOIN compute_code_object_store O ON O.code_object_uuid = Y.code_object_uuid
     LEFT JOIN compute_kernel K ON K.kernel_uuid = Y.kernel_uuid
-    LEFT JOIN compute_instruction_type_lookup T ON T.instruction_type_lookup_uuid = L.instruction_type_uuid
-    LEFT JOIN compute_instruction_source_line I ON I.instruction_uuid = L.instruction_uuid
-    LEFT JOIN compute_source_line S ON S.source_line_uuid = I.source_line_uuid
-    LEFT JOIN compute_source_file F ON F.source_file_uuid = S.source_file_uuid
-    LEFT JOIN compute_pc_sample_stall_reason Z ON Z.pc_sample_state_uuid = P.pc_sample_state_uuid
-    LEFT JOIN compute_pc_sample_stall_reason_lookup R
-        ON R.pc_sample_stall_reason_lookup_uuid = Z.pc_sample_stall_reason_lookup_uuid;
+    LEFT JOIN compute_instruction_type_lookup T ON T.instruction_type_lookup_uuid = L.instruction_type_uuid;
 
 CREATE VIEW compute_source_lines_view AS
 SELECT F.workload_id, F.file_path, F.md5_checksum, L.line_number, L.content

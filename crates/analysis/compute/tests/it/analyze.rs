@@ -402,7 +402,7 @@ fn csv_and_database_have_the_same_values() {
         "{table}"
     );
     assert!(table.contains("not collected: SQ_WAVE_CYCLES"), "{table}");
-    assert!(folder.join("compute_workload_metric_view.csv").is_file());
+    assert!(folder.join("workload_metric.csv").is_file());
     let report = temporary.path().join("out.txt");
     let words = [
         "analyze",

@@ -13,6 +13,7 @@ mod older;
 mod page;
 mod profile;
 mod roofline;
+mod samples;
 mod schema;
 mod size;
 mod vintage;
