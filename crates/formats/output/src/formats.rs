@@ -1,6 +1,17 @@
 //! The formats that can be written. A new one is a module with a [`Writer`](crate::sink::Writer),
 //! and a row here.
 
+pub(crate) mod csv;
+pub(crate) mod difference;
+pub(crate) mod folded;
+pub(crate) mod html;
+pub(crate) mod json;
+pub(crate) mod kineto;
+pub(crate) mod otf2;
+pub(crate) mod parquet;
+pub(crate) mod pftrace;
+pub(crate) mod pprof;
+pub(crate) mod rocpd;
 mod walks;
 
 use crate::files::{FileSet, Suffixes, WriteError};
@@ -8,9 +19,7 @@ use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::options::{Format, SummaryTo};
 use crate::sink::Opened;
-use crate::{
-    columns, csv, folded, html, json, kineto, notes, otf2, parquet, pftrace, pprof, rocpd, summary,
-};
+use crate::{columns, notes, summary};
 use midair_trace::api::Names;
 use std::path::PathBuf;
 

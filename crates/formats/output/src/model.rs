@@ -7,7 +7,7 @@ use midair_agents::Agent;
 use midair_counters::CounterPlan;
 use midair_trace::kernel_filter::KernelFilter;
 use midair_trace::record_file::RecordFile;
-use midair_trace::steps::MainLoop;
+use midair_trace::steps::{MainLoop, main_loop};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl Trace {
         let index = self.records.index();
         let is_whole = index.bursts.coverage().is_none() && self.attach.unrecorded_ns == 0;
         is_whole
-            .then(|| index.steps.main_loop(&index.stacks))
+            .then(|| main_loop(&index.launched, &index.stacks))
             .flatten()
     }
 }

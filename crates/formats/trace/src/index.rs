@@ -9,6 +9,7 @@
 
 mod cuda;
 mod descriptions;
+mod launched;
 mod stacks;
 
 use crate::activity::Activity;
@@ -16,7 +17,6 @@ use crate::api::has_message;
 use crate::bursts::Bursts;
 use crate::cuda as names;
 use crate::limits::{self, Budget};
-use crate::steps::Steps;
 use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
 use midair_failure::plain;
@@ -27,6 +27,7 @@ use midair_record::event::{
 use std::collections::{BTreeMap, HashMap};
 
 pub use cuda::Cuda;
+pub use launched::{Launched, TimedKernel};
 use stacks::Added;
 pub use stacks::Launches;
 pub use stacks::{Function, Mapped, StackSummary, Stacks, Sum, Work};
@@ -240,7 +241,7 @@ pub struct Index {
     /// Where in the application's code work was launched (`--stacks`).
     pub stacks: Stacks,
     /// Kernels in which the program's main loop can be found, where stacks are taken.
-    pub steps: Steps,
+    pub launched: Launched,
 }
 
 impl Index {
@@ -436,7 +437,7 @@ impl Index {
                 .add_work(kernel.correlation, Work::Kernel(id), &added);
             self.bursts.add_kernel(id, kernel);
             self.activity.add_kernel(kernel);
-            self.add_step(kernel);
+            self.add_launched(kernel);
         }
     }
 
@@ -459,12 +460,12 @@ impl Index {
     pub fn forget_kernels(&mut self) {
         self.kernels.clear();
         self.stacks.forget_kernels();
-        self.steps.clear();
+        self.launched.clear();
     }
 
-    fn add_step(&mut self, kernel: &Kernel) {
+    fn add_launched(&mut self, kernel: &Kernel) {
         if self.stacks.is_on {
-            self.steps.add(kernel);
+            self.launched.add(kernel);
         }
     }
 
@@ -475,7 +476,7 @@ impl Index {
             let added = Added::by_kernel(kernel);
             self.stacks
                 .add_work(kernel.correlation, Work::Kernel(id), &added);
-            self.add_step(kernel);
+            self.add_launched(kernel);
         }
     }
 

@@ -9,14 +9,11 @@
 //! Nothing is said where that does not repeat.
 
 use crate::frame_names::Part;
-use crate::index::{Function, Stacks};
+use crate::index::{Function, Launched, Stacks, TimedKernel};
 use foldhash::fast::RandomState;
-use midair_record::event::Kernel;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The most kernels that are looked at, 32 bytes each.
-const MOST_KERNELS: usize = 1 << 20;
 /// The most frames of a stack, from the outermost one, in which the loop is looked for.
 const MOST_DEPTH: usize = 200;
 /// A line jumps back at least this often.
@@ -26,22 +23,6 @@ const FEWEST: usize = 5;
 const OUTER: usize = 8;
 /// The most frequent order of lines is in this part of the iterations at least: one in three.
 const ALIKE: usize = 3;
-
-/// One kernel.
-#[derive(Debug, Clone, Copy)]
-struct Launched {
-    correlation: u64,
-    start: u64,
-    end: u64,
-    tid: u32,
-}
-
-/// The kernels in which a loop can be found.
-#[derive(Debug, Clone, Default)]
-pub struct Steps {
-    kernels: Vec<Launched>,
-    left_out: u64,
-}
 
 /// One iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,44 +92,23 @@ impl MainLoop {
     }
 }
 
-impl Steps {
-    /// Adds a kernel with times.
-    pub(crate) fn add(&mut self, kernel: &Kernel) {
-        if self.kernels.len() == MOST_KERNELS {
-            self.left_out += 1;
-            return;
-        }
-        self.kernels.push(Launched {
-            correlation: kernel.correlation,
-            start: kernel.start,
-            end: kernel.end.max(kernel.start),
-            tid: kernel.tid,
-        });
+/// Finds the main loop. None where no line jumps back often enough.
+pub fn main_loop(launched: &Launched, stacks: &Stacks) -> Option<MainLoop> {
+    let mut kernels = launched.kernels.clone();
+    kernels.sort_unstable_by_key(|kernel| (kernel.correlation, kernel.start));
+    let paths = Paths::of(&kernels, stacks);
+    let found = paths.find()?;
+    let steps = steps(&kernels, &found.heads);
+    if steps.len() < FEWEST - 1 {
+        return None;
     }
-
-    /// Forgets all kernels.
-    pub(crate) fn clear(&mut self) {
-        *self = Steps::default();
-    }
-
-    /// Finds the main loop. None where no line jumps back often enough.
-    pub fn main_loop(&self, stacks: &Stacks) -> Option<MainLoop> {
-        let mut kernels = self.kernels.clone();
-        kernels.sort_unstable_by_key(|kernel| (kernel.correlation, kernel.start));
-        let paths = Paths::of(&kernels, stacks);
-        let found = paths.find()?;
-        let steps = steps(&kernels, &found.heads);
-        if steps.len() < FEWEST - 1 {
-            return None;
-        }
-        Some(MainLoop {
-            function: stacks.function(found.function)?.clone(),
-            tid: paths.tid,
-            lines: lines(&kernels, &found),
-            steps,
-            left_out: self.left_out,
-        })
-    }
+    Some(MainLoop {
+        function: stacks.function(found.function)?.clone(),
+        tid: paths.tid,
+        lines: lines(&kernels, &found),
+        steps,
+        left_out: launched.left_out,
+    })
 }
 
 /// The outermost frames first: function and line.
@@ -173,8 +133,8 @@ struct Found {
 
 impl Paths {
     /// Reads the stacks of the thread that launched most of the kernels that have one.
-    fn of(kernels: &[Launched], stacks: &Stacks) -> Paths {
-        let with_stack = |(at, kernel): (usize, &Launched)| {
+    fn of(kernels: &[TimedKernel], stacks: &Stacks) -> Paths {
+        let with_stack = |(at, kernel): (usize, &TimedKernel)| {
             let stack = stacks.of_launch(kernel.correlation);
             (stack != 0).then_some((kernel.tid, at, stack))
         };
@@ -328,7 +288,7 @@ fn heads(lines: &[(usize, u32)]) -> Jumps {
 }
 
 /// Measures iterations, which start at these kernels in the order of launches. The last one is not over.
-fn steps(kernels: &[Launched], heads: &[usize]) -> Vec<Step> {
+fn steps(kernels: &[TimedKernel], heads: &[usize]) -> Vec<Step> {
     let ends = heads.iter().skip(1).copied().chain([kernels.len()]);
     let starts: Vec<(u64, u64)> = heads
         .iter()
@@ -359,7 +319,7 @@ fn steps(kernels: &[Launched], heads: &[usize]) -> Vec<Step> {
 }
 
 /// Returns the times in which any kernel ran, in order and apart from each other.
-fn busy(kernels: &[Launched]) -> Vec<(u64, u64)> {
+fn busy(kernels: &[TimedKernel]) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = kernels.iter().map(|it| (it.start, it.end)).collect();
     spans.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();
@@ -382,7 +342,7 @@ fn within(spans: &[(u64, u64)], start: u64, end: u64) -> u64 {
 }
 
 /// Sums up whole iterations by the line of the loop at which kernels were launched.
-fn lines(kernels: &[Launched], found: &Found) -> Vec<LoopLine> {
+fn lines(kernels: &[TimedKernel], found: &Found) -> Vec<LoopLine> {
     let (Some(first), Some(last)) = (found.heads.first(), found.heads.last()) else {
         return Vec::new();
     };

@@ -1,5 +1,5 @@
 use super::*;
-use midair_record::event::{Code, Header, LaunchStack, Record, Stack, kind};
+use midair_record::event::{Code, Header, Kernel, LaunchStack, Record, Stack, kind};
 
 const MS: u64 = 1_000_000;
 
@@ -7,7 +7,7 @@ const MS: u64 = 1_000_000;
 #[derive(Default)]
 struct Program {
     stacks: Stacks,
-    steps: Steps,
+    launched: Launched,
     numbers: HashMap<Path, u32>,
     correlation: u64,
     time: u64,
@@ -62,7 +62,7 @@ impl Program {
             }));
         }
         self.time += MS;
-        self.steps.add(&Kernel {
+        self.launched.add(&Kernel {
             correlation: self.correlation,
             start: self.time,
             end: self.time + ms * MS,
@@ -73,7 +73,7 @@ impl Program {
     }
 
     fn found(&self) -> Option<MainLoop> {
-        self.steps.main_loop(&self.stacks)
+        main_loop(&self.launched, &self.stacks)
     }
 }
 

@@ -604,7 +604,7 @@ mod tests {
     /// AMD's columns, as `api/compatibility.tsv` has them for docs/compatibility.md.
     #[test]
     fn tables_have_amds_columns() {
-        let table = include_str!("../../../../api/compatibility.tsv").lines();
+        let table = include_str!("../../../../../api/compatibility.tsv").lines();
         let mut seen = 0;
         for row in table.filter_map(|line| line.strip_prefix("csv\t")) {
             let fields: Vec<&str> = row.split('\t').collect();

@@ -31,8 +31,8 @@ mod strings;
 
 use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, ReservedFile, WriteError};
+use crate::formats::json::pieces;
 use crate::job::Job;
-use crate::json::pieces;
 use crate::sink::{Opened, Sink, Writer};
 use database::{Database, Step};
 use guid::Guid;

@@ -20,8 +20,8 @@ mod rows;
 mod sort;
 
 use crate::files::{FileSet, NewArchive, OutputFile, WriteError};
+use crate::formats::json::pieces;
 use crate::job::Job;
-use crate::json::pieces;
 use crate::lanes::Rule;
 use crate::sink::{Opened, Sink, Writer};
 use attributes::{Attributes, Name};

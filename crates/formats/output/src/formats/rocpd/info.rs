@@ -6,8 +6,8 @@
 //! names them.
 
 use super::database::{Database, Seen, Step, json, text, whole};
+use crate::formats::json::pieces;
 use crate::job::Job;
-use crate::json::pieces;
 use midair_agents::{Agent, AgentType};
 use midair_record::event::Kernel;
 use midair_trace::cuda::devices::ordinal;

@@ -17,7 +17,7 @@ mod tables;
 mod timeline;
 
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::folded::{self, Named};
+use crate::formats::folded::{self, Named};
 use crate::job::Job;
 use crate::options::Frames;
 use crate::sink::{Opened, Sink, Writer};

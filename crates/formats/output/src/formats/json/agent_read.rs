@@ -196,7 +196,7 @@ impl<'v> Of<'v> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::pieces;
+    use crate::formats::json::pieces;
 
     #[test]
     fn an_agent_is_the_same_when_its_object_is_read_back() {

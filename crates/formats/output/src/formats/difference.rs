@@ -1,7 +1,7 @@
 //! The difference of two recordings as a flame graph: one page for a browser, as the format `html`
-//! ([`crate::html`]), with the same policy and the same care for texts.
+//! ([`crate::formats::html`]), with the same policy and the same care for texts.
 
-use crate::html::Escaped;
+use crate::formats::html::Escaped;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -32,7 +32,7 @@ pub struct Difference {
 impl Difference {
     /// Returns the page.
     pub fn page(&self) -> String {
-        let mut out = crate::html::start(SCRIPT_DIGEST, (STYLE, STYLE_DIGEST), BODY);
+        let mut out = crate::formats::html::start(SCRIPT_DIGEST, (STYLE, STYLE_DIGEST), BODY);
         let mut data = Vec::new();
         // A vector takes everything.
         let _ = write!(Escaped(&mut data), "{}", self.data());
