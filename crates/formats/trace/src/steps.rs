@@ -24,6 +24,9 @@ const OUTER: usize = 8;
 /// The most frequent order of lines is in this part of the iterations at least: one in three.
 const ALIKE: usize = 3;
 
+/// A loop is looked for in a line that makes this part of the launches.
+const NEARLY_ALL: f64 = 0.9;
+
 /// One iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
@@ -183,6 +186,7 @@ impl Paths {
                 .iter()
                 .filter_map(|(at, stack)| Some((*at, frame(*stack)?.1)))
                 .collect();
+            let line = most_frequent(lines.iter().map(|(_, line)| *line))?;
             match heads(&lines) {
                 Jumps::Loop(heads) => {
                     return Some(Found {
@@ -191,10 +195,10 @@ impl Paths {
                         heads,
                     });
                 }
-                Jumps::Some => return None,
-                Jumps::None => {}
+                // Its loop is too short to be shown, unless it runs an inner one nearly all the time: epochs.
+                Jumps::Some if share(&lines, line) < NEARLY_ALL => return None,
+                Jumps::Some | Jumps::None => {}
             }
-            let line = most_frequent(lines.iter().map(|(_, line)| *line))?;
             launches.retain(|(_, stack)| frame(*stack).is_some_and(|(_, of)| of == line));
         }
         None
@@ -211,6 +215,12 @@ fn path(stacks: &Stacks, stack: u32) -> Path {
     let mut path: Path = frames.filter(is_python).collect();
     path.reverse();
     path
+}
+
+/// Returns the part of the launches that a line makes.
+fn share(lines: &[(usize, u32)], line: u32) -> f64 {
+    let own = lines.iter().filter(|(_, of)| *of == line).count();
+    own as f64 / lines.len().max(1) as f64
 }
 
 fn most_frequent(all: impl Iterator<Item = u32>) -> Option<u32> {

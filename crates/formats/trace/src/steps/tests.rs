@@ -149,6 +149,24 @@ fn gradients_are_accumulated_within_a_step() {
     assert_eq!(program.found().unwrap().steps[0].kernels, 9);
 }
 
+/// Three epochs do not count as iterations, and their steps do.
+#[test]
+fn steps_of_some_epochs() {
+    let mut program = Program::new();
+    for _ in 0..3 {
+        for _ in 0..50 {
+            for line in [20, 22, 24] {
+                program.launch(&[(1, 5), (2, line)], 1);
+            }
+        }
+        program.launch(&[(1, 6), (3, 8)], 1);
+    }
+    let found = program.found().unwrap();
+    assert_eq!(found.function.name, "f2");
+    assert_eq!((found.steps.len(), found.steps[0].kernels), (148, 3));
+    assert_eq!(found.median(), 6 * MS);
+}
+
 #[test]
 fn iterations_end_at_different_lines() {
     let mut program = Program::new();
