@@ -357,6 +357,47 @@ fn a_program_that_is_started_runs_once_for_each_group() -> Result<()> {
     Ok(())
 }
 
+/// AMD's name for it: the program runs once, and groups are multiplexed.
+#[test]
+fn a_program_that_is_started_runs_once_where_groups_are_multiplexed() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let inside = lab.inside(out.path())?;
+    let words = "profile -n vadd -b 5.1 10.1 17.1 --iteration-multiplexing -d";
+    let words: Vec<&str> = words.split(' ').chain([inside.as_str()]).collect();
+    let said = compute(
+        &lab,
+        &[&words[..], &["--", "/lab/vadd", "200", "500"]].concat(),
+    )?;
+    assert!(
+        files(&out.path().join("perfmon"), "pmc_perf_")? > 1,
+        "{said}"
+    );
+    assert_eq!(files(out.path(), "pmc_perf_")?, 1, "{said}");
+    // Each dispatch is there once, and has the counters of one group.
+    let workload = Workload::read(out.path(), &[])?;
+    let frame = &workload.frame;
+    let column = |name: &str| frame.named(name).ok_or(format!("no {name}: {said}"));
+    let (fetcher, cache) = (column("CPF_CPF_STAT_BUSY")?, column("TCC_HIT_sum")?);
+    let counted = |column: &midair_compute::frame::Column| {
+        (0..frame.rows)
+            .filter(|row| !column.get(*row).is_nan())
+            .count()
+    };
+    let counts = [counted(fetcher), counted(cache)];
+    for count in counts {
+        assert!((1..frame.rows).contains(&count), "{counts:?} {said}");
+    }
+    let text = compute(&lab, &["analyze", "-p", &inside, "-b", "5.1.1"])?;
+    assert!(
+        (number(&text, "CPF Stall", 2)? - 166.67).abs() < 0.01,
+        "{text}"
+    );
+    Ok(())
+}
+
 /// Compares a directory's metrics with what the model's rules say of every dispatch, counted or
 /// not. Returns how many metrics were compared, and those whose interval does not hold the truth.
 fn compare(directory: &Path) -> Result<(usize, Vec<String>)> {
