@@ -2,6 +2,7 @@
 
 use crate::architecture::{Architecture, Form};
 use crate::console::Console;
+use crate::panels;
 use crate::read::Workload;
 use crate::report::{self, Options, Report, database, files, roofline, text};
 use crate::select::{Blocks, Dispatches};
@@ -66,7 +67,8 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<(), Failure> {
     let options = options(matches)?;
     let mut workloads = Vec::new();
     for path in &paths {
-        let workload = Workload::read(path, &corrections)?;
+        let mut workload = Workload::read(path, &corrections)?;
+        workload.architecture = panels::chosen(matches, workload.architecture, console)?;
         for note in &workload.notes {
             console.info(note);
         }

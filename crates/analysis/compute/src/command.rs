@@ -87,9 +87,17 @@ fn general(command: Command) -> Command {
                 .global(true)
                 .hide(true),
         );
-    let command =
-        command.arg(flag("list-sets", "List the metric sets that fit in one pass").global(true));
-    foreign::add(command, "")
+    command
+        .arg(flag("list-sets", "List the metric sets that fit in one pass").global(true))
+        .arg(
+            word(
+                "config-dir",
+                "DIR",
+                "Use the panels in this directory, in AMD's format (analysis_configs), instead of the built-in ones",
+            )
+            .value_parser(value_parser!(PathBuf))
+            .global(true),
+        )
 }
 
 fn normal_unit() -> Arg {

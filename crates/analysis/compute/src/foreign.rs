@@ -47,12 +47,7 @@ const fn flag(name: &'static str, answer: Answer) -> Foreign {
 }
 
 const MANY: usize = usize::MAX;
-/// AMD-171.
-const BUILT_IN: Answer =
-    NotBuilt("there are built-in tables for gfx908, gfx90a, gfx942 and gfx950 only");
 const OPERATORS: Answer = NotBuilt("-k takes a regular expression that matches kernel names");
-
-const GENERAL: &[Foreign] = &[option("config-dir", (1, 1), BUILT_IN)];
 
 const PAGES: Answer = NotBuilt(
     "`analyze --html FILE` writes all tables as one page, and `midair live` shows a running process",
@@ -111,12 +106,11 @@ const ANALYZE: &[Foreign] = &[
     flag("dependency", NoEffect),
 ];
 
-/// Returns the options of one command. The empty name stands for the options of all commands.
+/// Returns the options of one command.
 fn of(command: &str) -> &'static [Foreign] {
     match command {
         "profile" => PROFILE,
         "analyze" => ANALYZE,
-        "" => GENERAL,
         _ => &[],
     }
 }
@@ -125,10 +119,7 @@ fn of(command: &str) -> &'static [Foreign] {
 pub(crate) fn add(mut command: Command, name: &str) -> Command {
     for foreign in of(name) {
         let (least, most) = foreign.values;
-        let mut arg = Arg::new(foreign.name)
-            .long(foreign.name)
-            .hide(true)
-            .global(name.is_empty());
+        let mut arg = Arg::new(foreign.name).long(foreign.name).hide(true);
         arg = match foreign.values {
             (0, 0) => arg.action(ArgAction::SetTrue),
             (_, MANY) => arg
@@ -156,11 +147,7 @@ pub(crate) fn answer(matches: &ArgMatches, name: &str, console: &Console) -> Res
     let given = |foreign: &&Foreign| {
         matches.value_source(foreign.name) == Some(clap::parser::ValueSource::CommandLine)
     };
-    let all: Vec<&Foreign> = GENERAL
-        .iter()
-        .chain(if name.is_empty() { &[] } else { of(name) })
-        .filter(given)
-        .collect();
+    let all: Vec<&Foreign> = of(name).iter().filter(given).collect();
     for foreign in &all {
         if let NotBuilt(instead) = foreign.answer {
             let failure = Failure::new(Kind::NotBuilt, format!("--{} is not built", foreign.name));
@@ -219,11 +206,7 @@ mod tests {
     fn the_table_of_compatibility_has_the_same_answers() {
         let table = include_str!("../../../../api/compatibility.tsv");
         let whole = crate::command::command();
-        for (part, own) in [
-            ("profile", PROFILE),
-            ("analyze", ANALYZE),
-            ("compute", GENERAL),
-        ] {
+        for (part, own) in [("profile", PROFILE), ("analyze", ANALYZE), ("compute", &[])] {
             let command = whole.find_subcommand(part).unwrap_or(&whole);
             let rows = table
                 .lines()

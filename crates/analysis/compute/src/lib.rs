@@ -25,6 +25,7 @@ mod foreign;
 pub mod frame;
 pub mod live;
 mod needs;
+mod panels;
 pub mod profile;
 mod program;
 pub mod read;
@@ -183,15 +184,17 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
             )
     };
     if of_this_machine("list-metrics") {
-        let architecture = Machine::find()?.architecture;
+        let architecture = panels::chosen(inner, Machine::find()?.architecture, console)?;
         console.text(&analyze::list_metrics(architecture, form));
         return Ok(0);
     }
     if let Some(architecture) = named(inner, "list-metrics") {
+        let architecture = panels::chosen(inner, architecture, console)?;
         console.text(&analyze::list_metrics(architecture, form));
         return Ok(0);
     }
     if let Some(architecture) = named(inner, "list-blocks") {
+        let architecture = panels::chosen(inner, architecture, console)?;
         console.text(&analyze::list_blocks(architecture));
         return Ok(0);
     }

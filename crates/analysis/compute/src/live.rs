@@ -6,6 +6,7 @@
 use crate::analyze;
 use crate::architecture::Source;
 use crate::console::Console;
+use crate::panels;
 use crate::profile::collect::{Collection, Follow};
 use crate::profile::machine::Machine;
 use crate::profile::watch::{Sureness, Watch};
@@ -48,7 +49,8 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let duration = number("attach-duration-msec")?;
     let interval = Duration::from_millis(number("interval-msec")?.unwrap_or(1000));
     let options = analyze::options(matches)?;
-    let machine = Machine::find()?;
+    let mut machine = Machine::find()?;
+    machine.architecture = panels::chosen(matches, machine.architecture, console)?;
     let blocks = profile::chosen_or(matches, &machine, DEFAULT, console)?;
     let plan = plan::plan(machine.architecture, &blocks, profile::NUMBERS)?;
     let failed = |error: std::io::Error| {

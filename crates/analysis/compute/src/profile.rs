@@ -15,6 +15,7 @@ use crate::analyze::words;
 use crate::architecture::Form;
 use crate::console::Console;
 use crate::files;
+use crate::panels;
 use crate::read::Workload;
 use crate::report::Options;
 use crate::report::roofline::Level;
@@ -178,7 +179,8 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         true => Some(peaks::program()?),
         false => None,
     };
-    let machine = Machine::find()?;
+    let mut machine = Machine::find()?;
+    machine.architecture = panels::chosen(matches, machine.architecture, console)?;
     let numbers = vintage.form();
     let blocks = chosen(matches, &machine, numbers, console)?.with_levels(levels);
     let plan = plan::plan(machine.architecture, &blocks, numbers)?;
@@ -474,7 +476,11 @@ fn configuration(
     };
     put("attach_pid", word("attach-pid"));
     put("attach_duration_msec", word("attach-duration-msec"));
-    put("config_dir", Nothing);
+    let panels = matches.get_one::<PathBuf>("config-dir");
+    put(
+        "config_dir",
+        panels.map_or(Nothing, |it| Text(it.display().to_string())),
+    );
     put("dispatch", Nothing);
     put("filter_blocks", List(blocks.numbers()));
     put(

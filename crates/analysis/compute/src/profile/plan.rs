@@ -51,12 +51,13 @@ pub fn plan(
             }
         }
     }
+    let built_in = Architecture::named(architecture.name).unwrap_or(architecture);
     if blocks.has_roofline()
-        && let Some(performance) = roofline::performance(architecture)
+        && let Some(performance) = roofline::performance(built_in)
     {
         for &level in blocks.levels() {
             let mut counters = BTreeSet::new();
-            let texts = [roofline::intensity(architecture, level), Some(performance)];
+            let texts = [roofline::intensity(built_in, level), Some(performance)];
             for text in texts.into_iter().flatten() {
                 counters_of(text, "", architecture, &mut counters);
             }

@@ -262,7 +262,10 @@ pub fn points(
     chosen: &Rows,
     options: &Options,
 ) -> Vec<Point> {
-    let Some(performance) = performance(workload.architecture) else {
+    // The user's panels may lack what a point is made of.
+    let of = workload.architecture;
+    let built_in = Architecture::named(of.name).unwrap_or(of);
+    let Some(performance) = performance(built_in) else {
         return Vec::new();
     };
     let setting = setting(workload, Form::Sums, options);
@@ -282,7 +285,7 @@ pub fn points(
             continue;
         };
         for &level in options.levels() {
-            let text = intensity(workload.architecture, level);
+            let text = intensity(built_in, level);
             if let Some(intensity) = text.and_then(&mut value) {
                 points.push(Point {
                     name: placed.name.clone(),

@@ -11,6 +11,7 @@ mod live;
 mod long;
 mod older;
 mod page;
+mod panels;
 mod profile;
 mod roofline;
 mod samples;

@@ -350,9 +350,9 @@ fn what_cannot_be_is_refused_by_name() {
             "--ml-api-trace is not built",
         ),
         (
-            &["-n", "x", "--attach-pid", "1", "--config-dir", "/tmp"],
-            34,
-            "--config-dir is not built",
+            &["-n", "x", "--attach-pid", "1", "--config-dir", "/proc/self"],
+            40,
+            "has 0 panels",
         ),
         (
             &["-n", "x", "--attach-pid", "1", "--target-error", "much"],
