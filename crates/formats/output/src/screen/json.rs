@@ -93,8 +93,8 @@ pub(crate) fn head(head: &Head) -> Value {
             .collect::<Map<_, _>>()
             .into();
     }
-    if let Some((found, _)) = &head.main_loop {
-        all["main_loop"] = steps::json(found, MOST_ITERATIONS);
+    if let Some((found, from)) = &head.main_loop {
+        all["main_loop"] = steps::json(found, *from, MOST_ITERATIONS);
     }
     all
 }

@@ -55,7 +55,7 @@ pub(crate) fn place(found: &MainLoop) -> String {
 }
 
 /// Returns the same as a member of the document, with at most `rows` iterations.
-pub(super) fn json(found: &MainLoop, rows: usize) -> Value {
+pub(super) fn json(found: &MainLoop, from: u64, rows: usize) -> Value {
     let step = |step: &Step| {
         json!({
             "start_ns": step.start,
@@ -72,6 +72,7 @@ pub(super) fn json(found: &MainLoop, rows: usize) -> Value {
         })
     });
     json!({
+        "text": words(found, from),
         "function": found.function.name,
         "file": found.function.file,
         "thread": found.tid,

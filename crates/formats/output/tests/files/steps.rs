@@ -1,6 +1,7 @@
 //! The iterations of a main loop (`--stacks`) in the trace for Perfetto.
 
 use crate::common::{append, golden_json, list, names, trace_of, writer};
+use crate::html::data;
 use crate::pftrace::read;
 use crate::rocpd_rows::{header, plan};
 use crate::stacks::describe;
@@ -58,6 +59,22 @@ fn steps(trace: &Trace, names: &Names) -> Vec<Value> {
         .collect()
 }
 
+/// Returns the time and the name of each iteration on the page, and the line of its heading.
+fn on_page(trace: &Trace, names: &Names) -> (Vec<(u64, Value)>, Value) {
+    let directory = tempfile::tempdir().unwrap();
+    let files = write(trace, names, &plan(directory.path(), &[Format::Html])).unwrap();
+    let said = data(&files[0]);
+    let mut rows = list(&said["rows"]).iter();
+    let row = rows.find(|row| row["name"] == "steps (found in the stacks)");
+    let spans = row.map_or(&[][..], |row| list(&row["spans"]));
+    let span = |span: &[Value]| {
+        let name = span[2].as_u64().unwrap() as usize;
+        (span[1].as_u64().unwrap(), said["names"][name].clone())
+    };
+    let heading = said["processes"][0]["main_loop"]["text"].clone();
+    (spans.chunks(4).map(span).collect(), heading)
+}
+
 #[test]
 fn perfetto_has_a_track_of_steps() {
     let (mut trace, names) = session();
@@ -75,4 +92,21 @@ fn perfetto_has_a_track_of_steps() {
     // An iteration in a pause would look idle.
     trace.attach.unrecorded_ns = 1;
     assert!(steps(&trace, &names).is_empty());
+}
+
+#[test]
+fn the_page_has_a_row_of_steps_and_their_summary() {
+    let (mut trace, names) = session();
+    let (spans, heading) = on_page(&trace, &names);
+    assert_eq!(spans.len() as u64, ITERATIONS - 2);
+    for (number, (time, name)) in (1..).zip(spans) {
+        let wanted = serde_json::json!(["range", format!("step {number}")]);
+        assert_eq!((time, name), (TIME, wanted));
+    }
+    let heading = heading.as_str().unwrap();
+    let wanted =
+        "10 iterations of the loop in main (train.py:7-9), found in the stacks; median 10.0 us";
+    assert!(heading.starts_with(wanted), "{heading}");
+    trace.attach.unrecorded_ns = 1;
+    assert_eq!(on_page(&trace, &names), (Vec::new(), Value::Null));
 }

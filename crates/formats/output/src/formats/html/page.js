@@ -55,6 +55,7 @@ for (const process of data.processes) {
   const cost = [['cpu_in_process_ns', 'in the process'], ['cpu_beside_ns', 'beside it']].filter(([key]) => process[key] !== null)
     .map(([key, where]) => percent(process[key], process.duration_ns) + ' of a core ' + where);
   if (cost.length) row('Overhead', 'midair took ' + cost.join(', '));
+  if (process.main_loop) row('Steps', process.main_loop.text);
   for (const gpu of process.gpus) {
     const parts = [['busy', gpu.busy_ns], ['copies', gpu.copies_ns], ['starting', gpu.starting_ns], ['host waits', gpu.host_waits_ns],
       ['nothing queued', gpu.nothing_queued_ns]];

@@ -22,6 +22,8 @@ use std::collections::HashMap;
 const PROCESS_RANGE: u32 = 2;
 /// The most kernels and operations whose numbers are remembered.
 const MOST_KNOWN: usize = 1 << 16;
+/// The most iterations of a loop that have their number in their name.
+const MOST_NUMBERED: u64 = 2_000;
 
 /// The records of one session.
 pub(super) struct Session<'s> {
@@ -90,6 +92,21 @@ impl<'s> Session<'s> {
         let timeline = &mut self.page.timeline;
         let row = timeline.row(process, key, || row_name(job, key));
         timeline.add(row, name, (start, end), value);
+    }
+
+    /// Adds the iterations of the program's main loop.
+    fn steps(&mut self) {
+        let found = self.job.trace.main_loop();
+        let steps = found.iter().flat_map(|found| &found.steps);
+        for (number, step) in (1..).zip(steps) {
+            let name = match number {
+                0..=MOST_NUMBERED => format!("step {number}"),
+                _ => "step".to_owned(),
+            };
+            let name = self.page.timeline.name(Category::Range, &name);
+            let times = (step.start, step.start + step.duration);
+            self.span(Key::Steps, name, times, 0);
+        }
     }
 
     fn stream(&self, node: u32, stream: u64) -> Key {
@@ -277,6 +294,7 @@ impl Sink for Session<'_> {
 
     fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
         self.samples();
+        self.steps();
         Ok(())
     }
 }
@@ -294,6 +312,7 @@ fn gpu(job: &Job<'_>, node: u32) -> String {
 fn row_name(job: &Job<'_>, key: Key) -> String {
     let process = &job.trace.process;
     match key {
+        Key::Steps => "steps (found in the stacks)".to_owned(),
         Key::Stream(node, handle) if job.index.is_cuda() => {
             let (context, stream) = stream_parts(handle);
             format!("{} context {context} stream {stream}", gpu(job, node))

@@ -53,6 +53,8 @@ impl Category {
 /// What a row shows. Rows are shown in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Key {
+    /// Iterations of the program's main loop.
+    Steps,
     /// Work on a stream of a node.
     Stream(u32, u64),
     /// Kernels of a queue of a node.
