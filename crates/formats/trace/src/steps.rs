@@ -23,7 +23,6 @@ const FEWEST: usize = 5;
 const OUTER: usize = 8;
 /// The most frequent order of lines is in this part of the iterations at least: one in three.
 const ALIKE: usize = 3;
-
 /// A loop is looked for in a line that makes this part of the launches.
 const NEARLY_ALL: f64 = 0.9;
 
@@ -90,7 +89,8 @@ impl MainLoop {
 
     /// Returns the part of the time of all iterations in which no kernel ran.
     pub fn idle(&self) -> f64 {
-        let sum = |of: fn(&Step) -> u64| self.steps.iter().map(of).sum::<u64>();
+        let all = || self.steps.iter();
+        let sum = |of: fn(&Step) -> u64| all().map(of).fold(0, u64::saturating_add);
         1.0 - sum(|step| step.busy) as f64 / sum(|step| step.duration).max(1) as f64
     }
 }

@@ -26,7 +26,8 @@ pub(super) fn words(found: &MainLoop, from: u64) -> String {
             100.0 * step.idle()
         );
     }
-    let all: u64 = found.lines.iter().map(|line| line.time).sum();
+    let times = found.lines.iter().map(|line| line.time);
+    let all = times.fold(0, u64::saturating_add);
     let mut lines = found.lines.clone();
     lines.sort_by_key(|line| (std::cmp::Reverse(line.time), line.line));
     let shares: Vec<String> = lines

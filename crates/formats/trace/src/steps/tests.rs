@@ -167,6 +167,25 @@ fn steps_of_some_epochs() {
     assert_eq!(found.median(), 6 * MS);
 }
 
+/// Times come from the target.
+#[test]
+fn impossible_times_overflow_nothing() {
+    let mut program = Program::new();
+    for _ in 0..40 {
+        for line in [20, 22, 24] {
+            program.launch(&[(1, line)], 1);
+        }
+    }
+    for (at, kernel) in program.launched.kernels.iter_mut().enumerate() {
+        kernel.start = if at / 3 % 2 == 0 { 0 } else { u64::MAX - 1 };
+        kernel.end = u64::MAX;
+    }
+    let found = program.found().unwrap();
+    assert!(found.steps.iter().all(|step| step.duration == u64::MAX - 1));
+    assert!((0.0..=1.0).contains(&found.idle()), "{}", found.idle());
+    assert_eq!(found.lines[0].time, u64::MAX);
+}
+
 #[test]
 fn iterations_end_at_different_lines() {
     let mut program = Program::new();
