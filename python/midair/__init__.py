@@ -11,6 +11,6 @@ The process needs no preparation, and runs on. Only Python's standard library is
 """
 
 from ._attach import AttachError, Session, attach, program
-from ._results import Lines, Recording, Table
+from ._results import Recording, Rows, Table
 
-__all__ = ["AttachError", "Lines", "Recording", "Session", "Table", "attach", "program"]
+__all__ = ["AttachError", "Recording", "Rows", "Session", "Table", "attach", "program"]

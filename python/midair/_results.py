@@ -3,7 +3,7 @@
 import sqlite3
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     import pandas
@@ -86,15 +86,14 @@ class Table:
         return polars.DataFrame()
 
 
-class Lines:
-    """The lines of Python code that launched work, the one with the most GPU time first. Times are nanoseconds."""
+class Rows:
+    """Rows of the document. Times are nanoseconds."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        found = [table for table in document.get("tables", []) if table["title"] == "CODE"]
-        self._rows: List[Dict[str, Any]] = [dict(row) for table in found for row in table["rows"]]
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._rows: List[Dict[str, Any]] = [dict(row) for row in rows]
 
     def rows(self) -> Iterator[Dict[str, Any]]:
-        """Each line as a dictionary."""
+        """Each row as a dictionary."""
         return iter(self._rows)
 
     def pandas(self) -> "pandas.DataFrame":
@@ -194,9 +193,15 @@ class Recording:
         """Records of HIP events, and waits for them."""
         return self.table("events")
 
-    def code(self) -> Lines:
-        """The lines of code that launched work, recorded with `stacks`."""
-        return Lines(self.document)
+    def code(self) -> Rows:
+        """The lines of code that launched work, recorded with `stacks`: the one with the most GPU time first."""
+        found = [table for table in self.document.get("tables", []) if table["title"] == "CODE"]
+        return Rows(row for table in found for row in table["rows"])
+
+    def steps(self) -> Rows:
+        """The iterations of the program's main loop, where `stacks` found one."""
+        loops = [(process["pid"], process.get("main_loop") or {}) for process in self.document.get("processes", [])]
+        return Rows({"process": pid, **step} for pid, loop in loops for step in loop.get("iterations", []))
 
     def stacks(self) -> Table:
         """A row for each frame of each launch's stack, by `event_id` as in `kernels`; the depth 0 is the innermost. From rocpd."""

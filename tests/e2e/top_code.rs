@@ -89,7 +89,7 @@ fn the_python_package_has_the_lines_that_launch() -> Result<()> {
         .arg(target.pid().to_string());
     let mut python = Target::spawn(command)?;
     python.expect("attached")?;
-    ask(&mut target, 3)?;
+    ask(&mut target, 9)?;
     python.send("")?;
     python.wait(PATIENCE)?.success()?;
     target.send("quit")?;

@@ -37,6 +37,15 @@ assert frame.groupby("line")["calls"].sum().to_dict() == calls
 other = recording.code().polars()
 assert other["total_ns"].sum() == sum(times.values()) and other["calls"].sum() == len(kernels)
 
+# The line jumps back at each call of `work` but the first of nine, and the last one is not over.
+steps = list(recording.steps().rows())
+assert len(steps) == 7 and all(step["kernels"] == len(kernels) / 9 for step in steps), steps
+starts = {row["start"] for row in kernels}
+assert all(step["start_ns"] in starts and step["process"] == int(sys.argv[1]) for step in steps), steps
+ends = [step["start_ns"] + step["duration_ns"] for step in steps]
+assert ends[:-1] == [step["start_ns"] for step in steps[1:]], steps
+assert recording.steps().pandas()["busy_ns"].le(recording.steps().pandas()["duration_ns"]).all()
+
 # The stacks of the document: the innermost frames are the library's, then comes the line.
 stacks = recording.document["stacks"]
 assert recording.document["stacks_left_out"] == 0
