@@ -45,7 +45,7 @@ const PASS_TIME: Duration = Duration::from_millis(1);
 /// the driver, calls of the runtime, copies and fills. The others are about contexts, modules, graphs and memory
 /// (CUPTI 13.0 and 13.5 on driver 580; `bench-results/gpu-check-callbacks.md`).
 const WORK: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 11;
-/// How long a thread waits that has something to tell about a context. It may hold a lock that CUPTI needs.
+/// How long a thread waits that makes a context, a module or a graph. It may hold a lock that CUPTI needs.
 const WAIT_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 50 });
 
 /// CUPTI's function. It takes up to four arguments (its data, a domain, the number of a call, the call's arguments)
@@ -92,7 +92,7 @@ static FUNCTIONS: [Callback; RELAYS] = [
 ];
 /// The relay that is tried next.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// The thread that finalizes CUPTI, as `pthread_self` has it: its own calls of CUDA go through.
+/// The thread that first uses or finalizes CUPTI, as `pthread_self` has it: its own calls of CUDA go through.
 static FINALIZER: AtomicUsize = AtomicUsize::new(0);
 /// Whether CUPTI makes its tables at its first use.
 static MAKES_TABLES: AtomicBool = AtomicBool::new(false);
@@ -409,7 +409,7 @@ unsafe extern "C" fn relay<const NUMBER: usize>(
         status
     } else if own_thread() == FINALIZER.load(SeqCst) || is_cuptis() {
         call()
-    } else if domain & WORK == 0 && MAKES_TABLES.load(SeqCst) && relay.wait_to_enter(domain) {
+    } else if domain & WORK == 0 && relay.wait_to_enter(domain) {
         let status = call();
         relay.inside.fetch_sub(1, SeqCst);
         status
@@ -434,7 +434,8 @@ impl Relay {
         entered
     }
 
-    /// Waits until CUPTI has made its tables, and counts the thread in.
+    /// Waits until CUPTI has made its tables, if it does, and counts the thread in. It asks again in any case: the
+    /// tables may have been made since the first time.
     fn wait_to_enter(&self, domain: u64) -> bool {
         // SAFETY: the thread's own errno, which CUDA does not expect to change here.
         let errno = unsafe { *libc::__errno_location() };
