@@ -1,29 +1,14 @@
 //! Options by which scripts for AMD's versions from 3.2 to 3.10 call the program.
 
-use super::common::{collector, compute, topology};
+use super::common::{collector, compute, errors, run, topology};
 use midair_compute::profile::plan::plan;
 use midair_compute::select::Blocks;
 use midair_compute::{Architecture, Form};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 /// A collector that keeps its words and its input file, and leaves a result.
 const KEEPS: &str = "cp $made $out/pmc_results.db";
-
-fn run(here: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
-        .args(words)
-        .current_dir(here)
-        .env("AMD_KFD_TOPOLOGY", here.join("topology"))
-        .env("ROCPROF", here.join("collector"))
-        .output()
-        .unwrap()
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// Makes a collector that writes down its words first.
 fn recording(here: &Path) {

@@ -1,9 +1,8 @@
 //! `--config-dir`: panels of the user's, in the format of AMD's `analysis_configs`.
 
-use super::common::{collector, compute};
+use super::common::{collector, compute, errors, run};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 /// A panel in the shape of AMD's: folded and quoted texts, expressions over several lines.
 const PANEL: &str = r"# Generated
@@ -48,20 +47,6 @@ Panel Config:
           expr: CPF_CPF_STAT_STALL
       cli_style: simple_box
 ";
-
-fn run(here: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
-        .args(words)
-        .current_dir(here)
-        .env("AMD_KFD_TOPOLOGY", here.join("topology"))
-        .env("ROCPROF", here.join("collector"))
-        .output()
-        .unwrap()
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn panels(at: &Path) {
     fs::create_dir_all(at).unwrap();

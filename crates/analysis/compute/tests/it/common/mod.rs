@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Writes a database of 40 dispatches. Of three, one has all four counters, one has TCC's, and
 /// one has none; one of these last was counted alongside another dispatch.
@@ -108,4 +108,20 @@ pub fn collector(here: &Path, script: &str) {
     );
     fs::write(&file, script).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Runs the command in a directory that has a topology and a collector.
+pub fn run(here: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rocprof-compute"))
+        .args(words)
+        .current_dir(here)
+        .env("AMD_KFD_TOPOLOGY", here.join("topology"))
+        .env("ROCPROF", here.join("collector"))
+        .output()
+        .unwrap()
+}
+
+/// Returns what a command wrote to its standard error.
+pub fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
