@@ -2,7 +2,6 @@
 //! counters, input files, and what is refused before the process is touched.
 
 use crate::counters::{attach, begin, end, files, had_windows, program};
-use crate::counters_launched::has_packet_library;
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabCommand, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
@@ -297,17 +296,6 @@ fn what_cannot_be_counted_is_refused_before_the_process_is_touched() -> Result<(
     for (words, says) in cases {
         let attacher = attach(&lab, &target, out.path(), words)?.spawn()?;
         refused(attacher.target.wait(PATIENCE)?, 2, says)?;
-    }
-    // This machine itself, and not the lab, is without AMD's packet library.
-    if !has_packet_library()? {
-        let mut alone = command("midair")?;
-        alone.args(["attach", &pid.to_string(), "--pmc", "SQ_WAVES"]);
-        alone.arg("-d").arg(out.path());
-        refused(
-            run(alone, PATIENCE)?,
-            38,
-            "install the package hsa-amd-aqlprofile",
-        )?;
     }
     Ok(())
 }

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// A dispatch with counters in the results.
 #[derive(Debug, Default)]
-struct Counted {
+pub struct Counted {
     grid: u64,
     workgroup: u64,
-    start: u64,
-    end: u64,
-    values: BTreeMap<String, u64>,
+    pub start: u64,
+    pub end: u64,
+    pub values: BTreeMap<String, u64>,
 }
 
 impl Counted {
@@ -36,9 +36,9 @@ impl Counted {
 }
 
 /// What one session has recorded and printed.
-struct Session {
-    counted: BTreeMap<u64, Counted>,
-    said: String,
+pub struct Session {
+    pub counted: BTreeMap<u64, Counted>,
+    pub said: String,
 }
 
 impl Session {
@@ -51,8 +51,13 @@ impl Session {
         let exit = attacher.target.wait(PATIENCE)?;
         let said = exit.to_string();
         exit.success()?;
+        Session::read(out.path(), said)
+    }
+
+    /// Reads what is below the directory of a session that has printed this.
+    pub fn read(out: &Path, said: String) -> Result<Session> {
         let mut counted: BTreeMap<u64, Counted> = BTreeMap::new();
-        for file in files(out.path()) {
+        for file in files(out) {
             if !file.to_string_lossy().ends_with("counter_collection.csv") {
                 continue;
             }
@@ -74,7 +79,7 @@ impl Session {
     }
 
     /// Checks that all values follow the rules.
-    fn check(&self) {
+    pub fn check(&self) {
         for (id, dispatch) in &self.counted {
             for (counter, value) in &dispatch.values {
                 if let Some(expected) = dispatch.expected(counter) {

@@ -20,6 +20,7 @@ mod counter_cycles;
 mod counter_formats;
 mod counter_graphs;
 mod counter_queues;
+mod counter_roots;
 mod counter_templates;
 mod counter_windows;
 mod counters;

@@ -13,6 +13,7 @@
 //! | `made` | end of an answer |
 //! | `missing` | why the library could not be loaded; also the end of an answer |
 //! | `refused` | the library's code in hexadecimal, and the request; also the end of an answer |
+//! | `outside` | why the root of the target could not be entered; also the end of an answer |
 
 use crate::dimension::Position;
 use crate::template::{Form, Place, Slot, Template};
@@ -72,7 +73,14 @@ pub enum Answer {
         /// What it was asked to do.
         what: String,
     },
+    /// The process that should load the library in the root of a target could not enter it: why.
+    Outside(String),
 }
+
+/// The most words of the commands that start, and of those that read and stop; the most bytes of the
+/// memory that they read into. A full pass of a device with eight XCCs takes 300 KB.
+const MOST_WORDS: usize = 4 << 20;
+const MOST_OUTPUT: u64 = 16 << 20;
 
 /// How many words of the commands fit on a line.
 const WORDS: usize = 64;
@@ -109,6 +117,7 @@ impl fmt::Display for Answer {
         let template = match self {
             Answer::Made(template) => template,
             Answer::Missing(why) => return writeln!(f, "missing {why}"),
+            Answer::Outside(why) => return writeln!(f, "outside {why}"),
             Answer::Refused { code, what } => return writeln!(f, "refused {code:x} {what}"),
         };
         writeln!(f, "output {}", template.output_bytes)?;
@@ -215,7 +224,9 @@ impl Listener {
         let template = &mut self.0;
         let mut take = || {
             match name {
-                "output" => template.output_bytes = words.number()?,
+                "output" => {
+                    template.output_bytes = words.number().filter(|bytes| *bytes <= MOST_OUTPUT)?;
+                }
                 "reads" => template.read_words = words.number()?,
                 "start" | "read" => {
                     let commands = if name == "start" {
@@ -225,6 +236,9 @@ impl Listener {
                     };
                     for word in words.0.by_ref() {
                         commands.push(u32::from_str_radix(word, 16).ok()?);
+                    }
+                    if commands.len() > MOST_WORDS {
+                        return None;
                     }
                 }
                 "place" => {
@@ -246,6 +260,7 @@ impl Listener {
                 }),
                 "made" => return Some(Some(Answer::Made(std::mem::take(template)))),
                 "missing" => return Some(Some(Answer::Missing(words.rest()))),
+                "outside" => return Some(Some(Answer::Outside(words.rest()))),
                 "refused" => {
                     return Some(Some(Answer::Refused {
                         code: u32::try_from(words.hex()?).ok()?,
@@ -361,6 +376,18 @@ mod tests {
         assert_eq!(heard(&refused.to_string()), Ok(Some(refused)));
         let missing = Answer::Missing("no such file".into());
         assert_eq!(heard(&missing.to_string()), Ok(Some(missing)));
+        let outside = Answer::Outside("not permitted".into());
+        assert_eq!(heard(&outside.to_string()), Ok(Some(outside)));
+    }
+
+    /// A library of a target's root may answer anything.
+    #[test]
+    fn an_answer_without_end_is_refused() {
+        let line = format!("read{}", " 1".repeat(1 << 16));
+        let mut listener = Listener::default();
+        let taken = (0..=64).filter(|_| listener.take(&line).is_ok()).count();
+        assert_eq!(taken, 64);
+        assert!(heard("output 16777217\n").is_err() && heard("output 16777216\n").is_ok());
     }
 
     #[test]

@@ -380,6 +380,38 @@ impl ElfFile {
         Ok(names)
     }
 
+    /// Returns the names of the versions that the file cannot do without (`GLIBC_2.34`, …).
+    ///
+    /// # Errors
+    /// The kernel's error; invalid data when the tables are broken.
+    pub fn needed_versions(&self) -> io::Result<Vec<String>> {
+        let data = Bounded::over(&self.file, &self.allowance);
+        let (endian, sections) = section_table(&data)?;
+        let mut names = Vec::new();
+        let Some((mut files, link)) = sections
+            .gnu_verneed(endian, &data)
+            .map_err(bad("version needs"))?
+        else {
+            return Ok(names);
+        };
+        let strings = sections
+            .strings(endian, &data, link)
+            .map_err(bad("version names"))?;
+        while let Ok(Some((_, mut versions))) = files.next() {
+            while let Ok(Some(version)) = versions.next() {
+                if !version
+                    .vna_flags
+                    .get(endian)
+                    .contains(object::elf::VER_FLG_WEAK)
+                    && let Ok(name) = version.name(endian, strings)
+                {
+                    names.push(crate::show(name));
+                }
+            }
+        }
+        Ok(names)
+    }
+
     /// Returns all symbols of functions and similar code, for look-ups by address.
     ///
     /// # Errors

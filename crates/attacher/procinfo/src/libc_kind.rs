@@ -85,6 +85,16 @@ fn glibc_version(loaded: &Loaded) -> io::Result<Option<(u32, u32)>> {
         .max())
 }
 
+/// Returns the oldest glibc that has all versions that the file needs; 0.0 where it needs none.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn needed(file: &crate::elf::ElfFile) -> io::Result<(u32, u32)> {
+    let needed = file.needed_versions()?;
+    let versions = needed.iter().filter_map(|name| version(name));
+    Ok(versions.max().unwrap_or_default())
+}
+
 /// Parses `GLIBC_2.34` and `GLIBC_2.3.4`, but not `GLIBC_PRIVATE`.
 fn version(name: &str) -> Option<(u32, u32)> {
     let mut parts = name.strip_prefix("GLIBC_")?.split('.');

@@ -10,6 +10,7 @@ use crate::gpu_metrics;
 use crate::headroom;
 use crate::identity;
 use crate::install::{Install, Tools};
+use crate::packets::There;
 use crate::process::{live, root_of, sees_us};
 use crate::request::{Entry, Request};
 use crate::rights;
@@ -125,12 +126,13 @@ impl Session {
             request,
             held,
             identity,
+            there,
             sees_us,
             remarks,
         } = looked??;
         // Whatever can be refused is refused before the process is entered.
         let counters = match platform {
-            Platform::Amd => counters::prepare(&request.settings, &identity, install)?,
+            Platform::Amd => counters::prepare(&request.settings, &identity, install, there)?,
             Platform::Cuda => None,
         };
         let gpu = match platform {
@@ -265,6 +267,8 @@ struct Looked {
     request: Request,
     held: Target,
     identity: Identity,
+    /// The root of a process whose counters are asked for, where it is another one than ours.
+    there: Option<Result<There, String>>,
     /// See [`Prepared::make`].
     sees_us: bool,
     remarks: Remarks,
@@ -328,6 +332,8 @@ impl Looked {
             headroom::check(look, platform, &tools, &request)?;
         }
         let sees_us = sees_us(approach.tid);
+        let counts = platform == Platform::Amd && counters::are_asked(&request.settings);
+        let there = counts.then(|| There::of(&approach, &held, &identity, install));
         Ok(Looked {
             approach,
             platform,
@@ -335,6 +341,7 @@ impl Looked {
             request,
             held,
             identity,
+            there: there.flatten(),
             sees_us,
             remarks,
         })

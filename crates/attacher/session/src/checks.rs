@@ -15,6 +15,7 @@ mod target;
 use crate::answer;
 use crate::explain;
 use crate::install::{self, Install, Tools};
+use crate::packets;
 use crate::process::{live, root_of};
 use crate::request::Request;
 use crate::runtime::{self, Platform};
@@ -170,7 +171,9 @@ fn inspect(request: &Request) -> Vec<Check> {
         }
         if platform == Platform::Amd {
             let identity = crate::identity::read(pid, tid);
-            counters::lines(&identity.agents, pid, &mut lines);
+            let approach = looked.as_ref().ok();
+            let there = approach.and_then(|it| packets::library_there(tid, it, &identity));
+            counters::lines(&identity.agents, pid, there, &mut lines);
         }
         environment::results(request, (pid, tid), &mut lines);
         environment::spool(request, &mut lines);

@@ -5,10 +5,10 @@
 //! crash of the library is a refusal like any other (AMD-101).
 
 use crate::install::Install;
+use crate::packets::{Packets, There};
 use crate::profiler_lock::{self, ProfilerLock};
-use crate::rights;
 use midair_agents::{Agent, AgentType};
-use midair_aqlprofile::{Helper, planned};
+use midair_aqlprofile::planned;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_ptrace::kfd::Kfd;
@@ -17,9 +17,6 @@ use midair_results::Identity;
 use midair_settings::{DEVICE_INTERVAL, EXCLUSIVE, GRAPH_KERNELS, MAX_OVERHEAD, Settings};
 use std::fs::File;
 use std::io::Write;
-
-/// The helper's file, next to the default tool.
-pub(crate) const HELPER: &str = "midair-aqlprofile";
 
 /// The percentage of the time that windows may take where the user says nothing.
 const DEFAULT_OVERHEAD: u32 = 2;
@@ -38,7 +35,16 @@ pub(crate) struct Counters {
     pub lock: Option<ProfilerLock>,
 }
 
-/// Prepares the counters that the settings ask for. None where they ask for none.
+/// Whether the settings ask for counters. Settings that cannot be read ask for none.
+pub(crate) fn are_asked(settings: &Settings) -> bool {
+    let some = |groups: Result<midair_settings::CounterGroups, _>| {
+        groups.is_ok_and(|groups| !groups.is_empty())
+    };
+    some(settings.device_counter_groups()) || some(settings.counter_groups())
+}
+
+/// Prepares the counters that the settings ask for. None where they ask for none. `there` is the root
+/// of a process that has another one than this side.
 ///
 /// # Errors
 /// Groups, counters or GPUs that cannot be counted, each with its own reason and remedy.
@@ -46,6 +52,7 @@ pub(crate) fn prepare(
     settings: &Settings,
     identity: &Identity,
     install: &Install,
+    there: Option<Result<There, String>>,
 ) -> Result<Option<Counters>, Failure> {
     let bad = |bad: midair_settings::BadValue| Failure::new(Kind::Usage, bad.to_string());
     let mut groups = settings.device_counter_groups().map_err(bad)?;
@@ -68,7 +75,7 @@ pub(crate) fn prepare(
         )
         .hint("midair doctor PID shows its GPUs"));
     }
-    let mut helper = helper(install)?;
+    let mut helper = Packets::start(install, there)?;
     let mut plan = planned::of_agents(&groups, &identity.agents, |gpu, names| {
         midair_aqlprofile::prepare_groups(&mut helper, gpu, &added, names)
     })?;
@@ -186,7 +193,7 @@ pub fn check_launch(
             "cannot count: AMD's driver lists no GPU on this machine",
         ));
     }
-    let mut helper = helper(install)?;
+    let mut helper = Packets::start(install, None)?;
     let plan = planned::of_agents(&groups, agents, |gpu, names| {
         midair_aqlprofile::prepare_each(&mut helper, gpu, &added, names)
     })?;
@@ -198,15 +205,4 @@ pub fn check_launch(
         .hint("device=0 is the first GPU"));
     }
     Ok(())
-}
-
-/// Starts the process that loads AMD's library.
-fn helper(install: &Install) -> Result<Helper, Failure> {
-    let program = install.helper(HELPER)?;
-    let libraries = midair_aqlprofile::libraries(|name| {
-        (!rights::is_privileged())
-            .then(|| std::env::var_os(name))
-            .flatten()
-    });
-    Helper::start(&program, &libraries).map_err(|error| midair_aqlprofile::failure(&error))
 }

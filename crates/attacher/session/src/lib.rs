@@ -36,6 +36,7 @@ mod list;
 mod live;
 mod meter;
 mod no_entry;
+mod packets;
 mod process;
 mod profiler_lock;
 mod profiler_start;

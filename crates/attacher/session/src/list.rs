@@ -2,10 +2,10 @@
 //! ps`. Nothing is touched.
 
 use crate::answer;
-use crate::counters::HELPER;
 use crate::cupti;
 use crate::explain;
 use crate::find::{Found, RuntimeKind, Scan, scan};
+use crate::packets::HELPER;
 use crate::rights;
 use crate::runtime::{self, Platform};
 use midair_failure::Failure;

@@ -8,6 +8,7 @@ mod window;
 
 pub(crate) use offering::StartError;
 pub(crate) use prepared::Prepared;
+pub(crate) use tool::memory_copy;
 
 use offering::offer;
 use time_off::TimeOff;

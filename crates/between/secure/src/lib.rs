@@ -15,7 +15,7 @@
 
 mod start;
 
-pub use start::{Command, Refused, begin, held};
+pub use start::{Command, Refused, begin, drop_all, held};
 
 use std::ffi::{OsString, c_int};
 

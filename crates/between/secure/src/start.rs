@@ -186,8 +186,11 @@ fn set(wanted: [Half; 2]) -> io::Result<()> {
     }
 }
 
-/// Drops every capability for good.
-fn drop_all() -> io::Result<()> {
+/// Drops every capability of the calling thread for good.
+///
+/// # Errors
+/// The kernel's.
+pub fn drop_all() -> io::Result<()> {
     set([Half::default(); 2])
 }
 

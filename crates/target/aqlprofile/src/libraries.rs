@@ -17,6 +17,14 @@ pub fn libraries(look: impl Fn(&str) -> Option<OsString>) -> Vec<OsString> {
     of(look, &installed(Path::new(OPT)))
 }
 
+/// Returns the same for a root whose `/opt` has entries of these names.
+pub fn libraries_among(
+    look: impl Fn(&str) -> Option<OsString>,
+    names: impl IntoIterator<Item = OsString>,
+) -> Vec<OsString> {
+    of(look, &newest_first(Path::new(OPT), names))
+}
+
 fn of(look: impl Fn(&str) -> Option<OsString>, others: &[PathBuf]) -> Vec<OsString> {
     let named = look("ROCM_PATH").map(PathBuf::from);
     // The helper would look for a relative path in another directory.
@@ -35,17 +43,17 @@ fn of(look: impl Fn(&str) -> Option<OsString>, others: &[PathBuf]) -> Vec<OsStri
 
 /// Returns `rocm-7.2.4` and the like, the newest first.
 fn installed(below: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(below) else {
-        return Vec::new();
-    };
-    let mut found: Vec<(Vec<u32>, PathBuf)> = entries
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let version = path.file_name()?.to_str()?.strip_prefix("rocm-")?;
-            let numbers: Option<Vec<u32>> = version.split('.').map(|n| n.parse().ok()).collect();
-            Some((numbers?, path))
-        })
-        .collect();
+    let entries = std::fs::read_dir(below).into_iter().flatten().flatten();
+    newest_first(below, entries.map(|entry| entry.file_name()))
+}
+
+fn newest_first(below: &Path, names: impl IntoIterator<Item = OsString>) -> Vec<PathBuf> {
+    let versions = names.into_iter().filter_map(|name| {
+        let version = name.to_str()?.strip_prefix("rocm-")?;
+        let numbers: Option<Vec<u32>> = version.split('.').map(|n| n.parse().ok()).collect();
+        Some((numbers?, below.join(&name)))
+    });
+    let mut found: Vec<(Vec<u32>, PathBuf)> = versions.collect();
     found.sort();
     found.into_iter().rev().map(|(_, path)| path).collect()
 }

@@ -111,6 +111,12 @@ pub fn failure(error: &Error) -> Failure {
         Error::Missing(_) => failure.hint(
             "install the package hsa-amd-aqlprofile (Debian: libhsa-amd-aqlprofile64-1), or set ROCM_PATH",
         ),
+        Error::Outside(_) => failure.hint(
+            "install the package hsa-amd-aqlprofile where midair runs, or run midair as root on the host (Linux 5.12 or later)",
+        ),
+        Error::Loader(_) => failure.hint(
+            "install the package hsa-amd-aqlprofile where midair runs; or install glibc 2.34 or later and libgcc_s.so.1 in the process's root",
+        ),
         Error::Refused { .. } => failure.hint("this GPU or these counters may need another ROCm"),
         Error::Died(_) | Error::Silent(_) => {
             failure.hint("try another ROCm or fewer counters; the process was not touched")

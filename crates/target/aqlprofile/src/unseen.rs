@@ -116,6 +116,7 @@ impl Maker for Unseen {
         match answer {
             Answer::Made(template) => Ok(template),
             Answer::Missing(why) => Err(Error::Missing(why)),
+            Answer::Outside(why) => Err(Error::Outside(why)),
             Answer::Refused { code, what } => Err(Error::Refused { what, code }),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
@@ -146,6 +147,15 @@ impl Place {
             way: vec![Arc::new(root)],
             rules: Arc::clone(rules),
         })
+    }
+
+    /// Returns a descriptor of this directory, for a process that is to run in it.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        let here = self.way.last().ok_or(io::ErrorKind::NotFound)?;
+        here.try_clone().map(OwnedFd::from)
     }
 
     /// Looks up a path. A path with a leading `/` starts at the root, any other starts here.

@@ -7,6 +7,7 @@ use crate::gpu_users::{self, text};
 use crate::profiler_lock;
 use midair_agents::{Agent, AgentType};
 use midair_counters::Architecture;
+use midair_failure::plain;
 use midair_procinfo::{Pid, Tid};
 use midair_ptrace::kfd::Kfd;
 use std::ffi::OsString;
@@ -32,10 +33,13 @@ pub(super) struct Machine<'a> {
     pub may_lock: bool,
     /// The files that AMD's packet library may be, in the order in which they are tried.
     pub libraries: Vec<OsString>,
+    /// The file that it is in the process's root, where that is another root.
+    pub there: Option<PathBuf>,
 }
 
-/// Adds lines about the counters of the machine's GPUs, or none where there is no GPU.
-pub(super) fn lines(agents: &[Agent], pid: Pid, lines: &mut Lines) {
+/// Adds lines about the counters of the machine's GPUs, or none where there is no GPU. `there` is AMD's
+/// packet library in the process's root, where that is another root.
+pub(super) fn lines(agents: &[Agent], pid: Pid, there: Option<PathBuf>, lines: &mut Lines) {
     let gpus: Vec<&Agent> = agents
         .iter()
         .filter(|agent| agent.agent_type == AgentType::Gpu)
@@ -57,6 +61,7 @@ pub(super) fn lines(agents: &[Agent], pid: Pid, lines: &mut Lines) {
         may_lock: midair_procinfo::task::status(Tid::from(Pid::own()))
             .is_ok_and(|status| status.cap_effective & MAY_LOCK != 0),
         libraries: midair_aqlprofile::libraries(|name| std::env::var_os(name)),
+        there,
     };
     machine.tell(lines);
 }
@@ -77,9 +82,16 @@ impl Machine<'_> {
         const NAME: &str = "counters: library";
         // The last candidate is a name for the loader to search, and not a path.
         let found = self.libraries.iter().find(|file| is_file(Path::new(file)));
-        match found {
-            Some(file) => lines.pass(NAME, format!("{}", Path::new(file).display())),
-            None => lines.note(
+        match (found, &self.there) {
+            (Some(file), _) => lines.pass(NAME, format!("{}", Path::new(file).display())),
+            (None, Some(file)) => lines.pass(
+                NAME,
+                format!(
+                    "{} in the root of the process, which an attach as root uses",
+                    plain::line(&file.to_string_lossy())
+                ),
+            ),
+            (None, None) => lines.note(
                 NAME,
                 format!(
                     "no ROCm below /opt has AMD's packet library, so counters work only if the loader finds {}; install the package \
@@ -204,6 +216,7 @@ mod tests {
     struct Model {
         sys: tempfile::TempDir,
         gpu: Agent,
+        there: Option<PathBuf>,
     }
 
     impl Model {
@@ -217,7 +230,8 @@ mod tests {
                 ..Agent::default()
             };
             let sys = tempfile::tempdir().unwrap();
-            let model = Model { sys, gpu };
+            let there = None;
+            let model = Model { sys, gpu, there };
             model.write("class/kfd/kfd/proc/77/vram_4711", "4096\n");
             model
         }
@@ -236,6 +250,7 @@ mod tests {
                 lock,
                 may_lock,
                 libraries: vec!["/nowhere/lib.so".into(), "lib.so".into()],
+                there: self.there.clone(),
             };
             let mut lines = Lines {
                 checks: Vec::new(),
@@ -323,7 +338,14 @@ mod tests {
         );
         let (text, good) = found(&checks, "counters: library");
         assert!(!good && text.contains("hsa-amd-aqlprofile"), "{text}");
-        let checks = Model::new("gfx942", 90_402).tell(Ok(1), true);
+        let mut model = Model::new("gfx942", 90_402);
+        model.there = Some("/opt/rocm/lib/lib.so".into());
+        let checks = model.tell(Ok(1), true);
+        let (text, good) = found(&checks, "counters: library");
+        assert!(
+            good && text.starts_with("/opt/rocm/lib/lib.so in the root"),
+            "{text}"
+        );
         assert!(found(&checks, "counters: GPU 0").1);
     }
 }

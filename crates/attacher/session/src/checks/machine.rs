@@ -32,7 +32,7 @@ pub(super) fn inspect(request: &Request, agents: &[Agent], lines: &mut Lines) {
     hidden(lines);
     processes(lines);
     amd(agents, lines);
-    counters::lines(agents, Pid::own(), lines);
+    counters::lines(agents, Pid::own(), None, lines);
     nvidia(lines);
     cuda::gpu_counters(lines);
     target::clock(own, lines);

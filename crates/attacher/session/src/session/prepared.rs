@@ -3,9 +3,10 @@
 
 use super::tool::{Tool, has_copy_of_ours, memory_copy};
 use crate::attach::record_file;
-use crate::counters::{Counters, HELPER};
+use crate::counters::Counters;
 use crate::gpu_metrics;
 use crate::install::{Install, Tools, unreadable};
+use crate::packets::HELPER;
 use crate::request::Request;
 use midair_aqlprofile::PACKET_HELPER;
 use midair_failure::{Failure, Kind};

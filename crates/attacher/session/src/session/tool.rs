@@ -7,14 +7,14 @@ use std::os::unix::fs::FileExt;
 
 /// A tool in memory.
 #[derive(Debug)]
-pub(super) struct Tool {
-    pub(super) file: File,
+pub(crate) struct Tool {
+    pub(crate) file: File,
     pub(super) identity: u64,
 }
 
 /// Copies a library into memory, so that the target needs neither our path nor our file system, and
 /// hashes its contents.
-pub(super) fn memory_copy(from: &File) -> std::io::Result<Tool> {
+pub(crate) fn memory_copy(from: &File) -> std::io::Result<Tool> {
     let mut identity = 0xcbf2_9ce4_8422_2325;
     let mut piece = vec![0; PIECE];
     let mut at = 0;
