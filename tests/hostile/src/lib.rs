@@ -13,6 +13,7 @@
 mod files;
 mod loader;
 mod log;
+mod packets;
 mod results;
 mod spool;
 mod why;
@@ -20,6 +21,7 @@ mod why;
 pub use files::{elf, unwind};
 pub use loader::{Program, auxv};
 pub use log::dispatch_log;
+pub use packets::packet_answer;
 pub use results::results;
 pub use spool::{a_connect_request, a_proof, an_answer, connect_request, offer, records, spool};
 pub use why::why;

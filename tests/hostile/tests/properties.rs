@@ -291,6 +291,18 @@ fn dispatch_logs() {
     holds(2000, &[real], hostile::dispatch_log);
 }
 
+#[test]
+fn packet_answers() {
+    let made = b"output 64\nreads 3\nstart 11 22\nread 33 10 0 44\nplace bytes 1 16\nplace pages 0 0\nslot 2 0 3000\nmade\n";
+    let real = [
+        made.to_vec(),
+        b"missing libgcc_s.so.1: cannot open\n".to_vec(),
+        b"outside cannot join its mounts\n".to_vec(),
+        b"refused 1001 find the block\n".to_vec(),
+    ];
+    holds(2000, &real, hostile::packet_answer);
+}
+
 /// Memory with a Python interpreter as 3.14 lays it out: one thread that is in three frames.
 fn an_interpreter() -> Vec<u8> {
     let mut memory = vec![0; 4096];
