@@ -122,7 +122,7 @@ typedef enum rocprofiler_callback_tracing_kind_t
 } rocprofiler_callback_tracing_kind_t;
 
 /* What records can be had of. The operations of a kind are in hip/, hsa/ and so on, or below. An _EXT kind has arguments and
- * results. Of the kinds from HIP_GRAPH on this library has records of HIP_GRAPH, and says so of the others when a tool asks. */
+ * results. Of the kinds from HIP_GRAPH on this library has records of HIP_GRAPH and HIP_EVENT, and refuses the others. */
 typedef enum rocprofiler_buffer_tracing_kind_t
 {
     ROCPROFILER_BUFFER_TRACING_NONE = 0,

@@ -6,13 +6,14 @@
 
 use crate::counters::{attach, files};
 use crate::rocpd::reader;
+use crate::samples::Client;
 use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::table::json;
 use midair_tests::target::PATIENCE;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Start and end of a packet.
@@ -311,6 +312,145 @@ fn each_record_is_told_with_its_barrier() -> Result<()> {
         assert!(is_between, "{record:?} {told:?} {next:?}");
     }
     Ok(())
+}
+
+/// The records that the client `events` has counted, and how many it was without.
+fn told_to(counts: &BTreeMap<String, u64>) -> Result<(Vec<Told>, u64)> {
+    let mut all = Vec::new();
+    let others = ["dropped", "retired"];
+    for name in counts
+        .keys()
+        .filter(|name| !others.contains(&name.as_str()))
+    {
+        let words = name.strip_prefix("event ").ok_or_else(|| name.clone())?;
+        let numbers: Vec<u64> = words
+            .split(' ')
+            .map(str::parse)
+            .collect::<std::result::Result<_, _>>()?;
+        let [
+            operation,
+            start,
+            end,
+            event,
+            queue,
+            source,
+            correlation,
+            tid,
+            agent,
+        ] = numbers[..]
+        else {
+            return Err(name.clone().into());
+        };
+        all.push(Told {
+            times: (start, end),
+            operation,
+            event,
+            queue,
+            source,
+            correlation,
+            tid,
+            agent,
+            stream: 0,
+        });
+    }
+    all.sort();
+    Ok((all, counts.get("dropped").copied().unwrap_or(0)))
+}
+
+/// A tool of another maker gets a record of each event, attached and launched.
+#[test]
+fn a_tool_gets_a_record_of_each_event() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "events")?;
+    let program = || -> Result<_> {
+        let program = lab.run(&lab.program("hip_events")?);
+        Ok(program
+            .env("MODEL_KERNEL_NS", KERNEL_NS)
+            .arg(lab.kernels()?))
+    };
+    let work = |target: &mut LabTarget| -> Result<()> {
+        for command in [
+            &format!("round {ROUNDS}"),
+            "again",
+            "refused",
+            "capture",
+            "null",
+        ] {
+            ask(target, command)?;
+        }
+        Ok(())
+    };
+    // The graph's two records have no barrier.
+    let check = |counts: &BTreeMap<String, u64>, done: &Done, first_round: usize| -> Result<()> {
+        let (told, dropped) = told_to(counts)?;
+        assert_eq!(dropped, 2, "{counts:?}");
+        let retired = counts.get("retired").copied().unwrap_or(0);
+        assert!(
+            retired * 2 > told.len() as u64,
+            "{retired} ids were retired"
+        );
+        let barriers = done.barriers();
+        for told in &told {
+            assert!(barriers.contains(&told.times), "not in the log: {told:?}");
+            let is_whole = told.queue > 0 && told.agent > 0 && told.tid > 0;
+            assert!(is_whole && told.correlation > 0, "{told:?}");
+        }
+        let of = |operation: u64, event: u64| -> Vec<&Told> {
+            let all = told.iter();
+            all.filter(|told| told.operation == operation && told.event == event)
+                .collect()
+        };
+        let (first, second) = (of(RECORD, done.first), of(RECORD, done.second));
+        assert_eq!((first.len(), second.len()), (ROUNDS + 4, ROUNDS + 1));
+        assert!(
+            first
+                .iter()
+                .chain(&second)
+                .all(|told| told.source == told.queue)
+        );
+        // Each lies between the kernels of its stream.
+        for (records, grid) in [(&first, 64), (&second, 96)] {
+            let kernels = done.kernels(grid);
+            for (round, told) in records.iter().take(ROUNDS).enumerate() {
+                let this = kernels[first_round + round];
+                let next = kernels.get(first_round + round + 1);
+                assert!(this.1 <= told.times.0, "{this:?} {told:?}");
+                assert!(
+                    next.is_none_or(|next| told.times.1 <= next.0),
+                    "{told:?} {next:?}"
+                );
+            }
+        }
+        let waits = of(WAIT, done.first);
+        assert!(waits.len() + MOST_LATE >= ROUNDS, "{}", waits.len());
+        for told in waits {
+            assert!(
+                told.queue != told.source && told.source == first[0].queue,
+                "{told:?}"
+            );
+            let before = |record: &&&Told| record.correlation < told.correlation;
+            let record = first
+                .iter()
+                .rev()
+                .find(before)
+                .ok_or("no record before it")?;
+            assert!(record.times.1 <= told.times.1, "{record:?} {told:?}");
+        }
+        Ok(())
+    };
+    let mut target = program()?.spawn()?;
+    target.expect("ready")?;
+    ask(&mut target, "round 2")?;
+    let counts = client.attached(target.target.pid(), || work(&mut target))?;
+    check(&counts, &quit(target)?, 2)?;
+
+    let mut target = client.launched(program()?.log_name("launched"))?.spawn()?;
+    target.expect("ready")?;
+    work(&mut target)?;
+    let done = quit(target)?;
+    check(&client.counted()?, &done, 0)
 }
 
 /// The same for events without times, and on a device that takes packets before their doorbell. What has

@@ -337,6 +337,49 @@ const _: () = {
     assert!(offset_of!(HipGraph, kernel_dispatch_count) == c::kernel_dispatch_count);
 };
 
+/// The barrier of a call that records an event of HIP or has a stream wait for one
+/// (`rocprofiler_buffer_tracing_hip_event_record_t`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct HipEvent {
+    /// Bytes of this struct.
+    pub size: u64,
+    /// `rocprofiler_buffer_tracing_kind_t`.
+    pub kind: i32,
+    /// `rocprofiler_hip_event_operation_t`.
+    pub operation: i32,
+    /// Correlation with the call.
+    pub correlation_id: AsyncCorrelationId,
+    /// Thread that made the call.
+    pub thread_id: u64,
+    /// Start on the device.
+    pub start_timestamp: u64,
+    /// End on the device.
+    pub end_timestamp: u64,
+    /// Agent of the barrier.
+    pub agent_id: u64,
+    /// Queue of the barrier.
+    pub queue_id: u64,
+    /// `hipEvent_t`.
+    pub hip_event_handle: u64,
+    /// Queue in which the event was recorded; 0 where that is not known.
+    pub source_queue_id: u64,
+}
+const _: () = {
+    use crate::layout::rocprofiler_buffer_tracing_hip_event_record_t as c;
+    use std::mem::offset_of;
+    assert!(size_of::<HipEvent>() == c::SIZE);
+    assert!(offset_of!(HipEvent, operation) == c::operation);
+    assert!(offset_of!(HipEvent, correlation_id) == c::correlation_id);
+    assert!(offset_of!(HipEvent, thread_id) == c::thread_id);
+    assert!(offset_of!(HipEvent, start_timestamp) == c::start_timestamp);
+    assert!(offset_of!(HipEvent, end_timestamp) == c::end_timestamp);
+    assert!(offset_of!(HipEvent, agent_id) == c::agent_id);
+    assert!(offset_of!(HipEvent, queue_id) == c::queue_id);
+    assert!(offset_of!(HipEvent, hip_event_handle) == c::hip_event_handle);
+    assert!(offset_of!(HipEvent, source_queue_id) == c::source_queue_id);
+};
+
 /// A change of a queue's scratch memory (`rocprofiler_buffer_tracing_scratch_memory_record_t`). The
 /// padding after its `flags` is a field here, so that all bytes may be read.
 #[repr(C)]

@@ -519,8 +519,7 @@ domains! {
         built: true;
         ..LATER
     }
-    /// Records of HIP events and waits for them, with the barrier packets that carry them out. Only
-    /// our own tool can ask for them: a record is made from a call and its packet, by `output`.
+    /// Records of HIP events and waits for them, with the barrier packets that carry them out.
     HIP_EVENT {
         asked: RequestedBy::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HIP_EVENT],

@@ -13,9 +13,12 @@ use crate::callback_thread;
 use crate::changes;
 use crate::code_object;
 use crate::context::record_kind;
+use crate::context::services::Context;
 use crate::convert;
+use crate::events;
+use crate::events::joined::Event;
 use crate::external;
-use crate::graphs::{is_launch, is_whole};
+use crate::graphs::{Numbers, is_launch, is_whole};
 use crate::kfd;
 use crate::late;
 use crate::registration::out::expel_owner;
@@ -26,7 +29,7 @@ use crate::status::Status;
 use batch::{Batch, Buffer};
 use midair_abi::constants as c;
 use midair_abi::records::RecordHeader;
-use midair_record::event::{self, Malformed, Record, flag};
+use midair_record::event::{self, Malformed, Record, flag, hip_event, kind};
 use midair_sdk_hot::callbacks::{self, requests, work};
 use midair_sdk_hot::operations::Opaque;
 use midair_tool_call::call as call_tool;
@@ -339,6 +342,7 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
                         context.tell(runtime);
                     }
                 }
+                events::saw(&record);
                 retirement::saw(&record);
             }
         }
@@ -354,6 +358,63 @@ fn deliver_one(record: &Record<'_>) {
     let Some(facts) = RecordFacts::of(record) else {
         return;
     };
+    let is_for = |context: &Context| !context.was_told(record);
+    pass_on(&facts, is_for, |buffer, kind, external, graphs| {
+        if let Record::Kfd(event) = record {
+            // A domain has several of AMD's kinds; the event is of one of them.
+            if event.tracing_kind as i32 == kind {
+                let (words, count) = kfd::words(event);
+                buffer.push_plain(event.tracing_kind, words.get(..count).unwrap_or_default());
+            }
+            return;
+        }
+        let converted = match record {
+            Record::Graph(call) => Some(convert::graph(call, graphs.of(call.graph))),
+            _ => convert::convert(record, kind),
+        };
+        match converted {
+            Some(converted) if facts.timed => buffer.push(&converted, external),
+            _ => buffer.batch.dropped += 1,
+        }
+    });
+}
+
+/// Passes on a call of an event. One whose barrier has no times of the device counts as dropped, and so
+/// does a record without a barrier. A wait without one has none to pass on: its event had completed.
+pub(crate) fn deliver_event(event: &Event) {
+    let call = &event.call;
+    let is_cut = call.header.flags & (flag::CUT | flag::OPEN_AT_DETACH) != 0;
+    let is_record = call.header.operation == hip_event::RECORD;
+    if event.barrier.is_none() && !is_cut && !is_record {
+        return;
+    }
+    let facts = RecordFacts {
+        kind: kind::HIP_EVENT,
+        operation: call.header.operation,
+        begin: call.start,
+        timed: event.barrier.is_some_and(|barrier| barrier.end != 0),
+        id: 0,
+        tid: Some(call.tid),
+    };
+    pass_on(
+        &facts,
+        |_| true,
+        |buffer, _, external, _| match event.barrier {
+            Some(barrier) if facts.timed => {
+                buffer.push(&convert::event(call, &barrier, event.source), external);
+            }
+            _ => buffer.batch.dropped += 1,
+        },
+    );
+}
+
+/// Calls `give` for each buffer that gets a record with these facts: with the buffer, AMD's kind, and
+/// the external correlation id.
+fn pass_on(
+    facts: &RecordFacts,
+    is_for: impl Fn(&Context) -> bool,
+    mut give: impl FnMut(&mut Buffer, i32, u64, &Numbers),
+) {
     let mut state = state::lock();
     let mut due = Vec::new();
     let Registry {
@@ -362,9 +423,10 @@ fn deliver_one(record: &Record<'_>) {
         graphs,
         ..
     } = &mut *state;
-    for (handle, context) in (1..).zip(contexts.iter()).filter(|(_, context)| {
-        !context.spool && context.covers(facts.begin) && !context.was_told(record)
-    }) {
+    for (handle, context) in (1..)
+        .zip(contexts.iter())
+        .filter(|(_, context)| !context.spool && context.covers(facts.begin) && is_for(context))
+    {
         let pushed = || {
             facts
                 .tid
@@ -383,25 +445,7 @@ fn deliver_one(record: &Record<'_>) {
             else {
                 continue;
             };
-            if let Record::Kfd(event) = record {
-                // A domain has several of AMD's kinds; the event is of one of them.
-                if event.tracing_kind as i32 == service.kind {
-                    let (words, count) = kfd::words(event);
-                    buffer.push_plain(event.tracing_kind, words.get(..count).unwrap_or_default());
-                }
-                if buffer.due() {
-                    due.push(service.buffer);
-                }
-                continue;
-            }
-            let converted = match record {
-                Record::Graph(call) => Some(convert::graph(call, graphs.of(call.graph))),
-                _ => convert::convert(record, service.kind),
-            };
-            match converted {
-                Some(converted) if facts.timed => buffer.push(&converted, external),
-                _ => buffer.batch.dropped += 1,
-            }
+            give(buffer, service.kind, external, graphs);
             if buffer.due() {
                 due.push(service.buffer);
             }

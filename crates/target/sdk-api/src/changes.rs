@@ -135,6 +135,11 @@ pub fn rounds_asked() -> u64 {
     STATE.rounds_asked.load(SeqCst)
 }
 
+/// Whether a round with this number was asked for and has not ended.
+pub fn is_round_due(ticket: u64) -> bool {
+    STATE.rounds_done.load(SeqCst) < ticket
+}
+
 /// Records the end of a round that started after `ticket` was read ([`rounds_asked`]).
 pub fn round_done(ticket: u64) {
     STATE.rounds_done.fetch_max(ticket, SeqCst);

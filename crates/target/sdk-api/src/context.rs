@@ -100,6 +100,14 @@ impl Wanted {
             || self.counts()
             || self.kinds.values().any(|demand| demand.deliver)
     }
+    /// Whether records of a kind are to be delivered.
+    fn passes_on(&self, kind: u8) -> bool {
+        self.kinds.get(&kind).is_some_and(|demand| demand.deliver)
+    }
+    /// Whether HIP's events are to be delivered ([`crate::events`]).
+    pub fn passes_on_events(&self) -> bool {
+        self.passes_on(kinds::HIP_EVENT)
+    }
     /// Whether any context counts.
     pub fn counts(&self) -> bool {
         self.counts_dispatches || self.counts_devices
@@ -208,8 +216,8 @@ pub fn wanted() -> Wanted {
         .any(|context| context.devices.is_some() && context.is_counting());
     // The values come with the records of dispatches; counters of the whole device need its queues.
     // The kernels of a graph are counted as its thread dispatches them.
-    let of_graphs = wanted.kinds.get(&kinds::HIP_GRAPH);
-    if wanted.counts() || of_graphs.is_some_and(|demand| demand.deliver) {
+    // Barriers of events are followed alongside dispatches.
+    if wanted.counts() || wanted.passes_on(kinds::HIP_GRAPH) || wanted.passes_on_events() {
         wanted
             .demand(kinds::KERNEL_DISPATCH, &OperationSet::ALL)
             .deliver = true;
@@ -365,11 +373,9 @@ pub fn configure_buffer_tracing(
     state.configuring()?;
     let spool = state.context(context)?.spool;
     let operations = operation_set(BUFFER_KINDS, tracing_kind, operations)?;
-    // As in AMD's library there are only callbacks for streams, no records. A record of an event is
-    // made from a call and its packet when the results are written, so there is none for a tool.
+    // As in AMD's library there are only callbacks for streams, no records.
     let is_refused = match tracing_kind {
         c::ROCPROFILER_BUFFER_TRACING_HIP_STREAM => true,
-        c::ROCPROFILER_BUFFER_TRACING_HIP_EVENT => !spool,
         _ => midair_domain::of_buffer_kind(tracing_kind).is_some_and(|domain| !domain.built),
     };
     if is_refused {

@@ -4,12 +4,13 @@ use crate::agents;
 use crate::converted::Converted;
 use midair_abi::constants as c;
 use midair_abi::records::{
-    AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HipGraph, HsaApi, KernelDispatch,
-    KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, OpenMp, RocdecodeApiExt,
-    RuntimeInitialization, ScratchMemory,
+    AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HipEvent, HipGraph, HsaApi,
+    KernelDispatch, KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, OpenMp,
+    RocdecodeApiExt, RuntimeInitialization, ScratchMemory,
 };
 use midair_record::event::{
-    Allocation, Api, Copy, GraphCall, Kernel, NO_NODE, Record, RuntimeInit, Scratch,
+    Allocation, Api, Barrier, Copy, EventCall, GraphCall, Kernel, NO_NODE, Record, RuntimeInit,
+    Scratch,
 };
 use midair_sdk_hot::functions::function_of;
 
@@ -261,6 +262,26 @@ pub(crate) fn graph(record: &GraphCall, number: u64) -> Converted {
         queue_id: 0,
         graph_exec_id: number,
         kernel_dispatch_count: u64::from(record.dispatches),
+    })
+}
+
+/// Makes the record of a call of an event, with the times of its barrier.
+pub(crate) fn event(call: &EventCall, barrier: &Barrier, source: u32) -> Converted {
+    Converted::Event(HipEvent {
+        size: size_of::<HipEvent>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_HIP_EVENT,
+        operation: call.header.operation as i32,
+        correlation_id: AsyncCorrelationId {
+            internal: call.correlation,
+            external: 0,
+        },
+        thread_id: u64::from(call.tid),
+        start_timestamp: barrier.start,
+        end_timestamp: barrier.end,
+        agent_id: agents::id_of_node(barrier.node),
+        queue_id: u64::from(barrier.queue_id),
+        hip_event_handle: call.event,
+        source_queue_id: u64::from(source),
     })
 }
 

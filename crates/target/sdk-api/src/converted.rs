@@ -1,8 +1,8 @@
 //! A record of any kind in AMD's layout.
 
 use midair_abi::records::{
-    HipApi, HipApiExt, HipGraph, HsaApi, KernelDispatch, MarkerApi, MemoryAllocation, MemoryCopy,
-    OpenMp, RocdecodeApiExt, RuntimeInitialization, ScratchMemory,
+    HipApi, HipApiExt, HipEvent, HipGraph, HsaApi, KernelDispatch, MarkerApi, MemoryAllocation,
+    MemoryCopy, OpenMp, RocdecodeApiExt, RuntimeInitialization, ScratchMemory,
 };
 
 /// A record in AMD's layout.
@@ -32,6 +32,8 @@ pub(crate) enum Converted {
     Marker(MarkerApi),
     /// Launch of a graph.
     Graph(HipGraph),
+    /// Call of an event.
+    Event(HipEvent),
 }
 
 impl Converted {
@@ -50,6 +52,7 @@ impl Converted {
             Converted::Runtime(record) => record.kind,
             Converted::Marker(record) => record.kind,
             Converted::Graph(record) => record.kind,
+            Converted::Event(record) => record.kind,
         };
         kind as u32
     }
@@ -74,6 +77,7 @@ impl Converted {
             Converted::Runtime(record) => words(record),
             Converted::Marker(record) => words(record),
             Converted::Graph(record) => words(record),
+            Converted::Event(record) => words(record),
         }
     }
 }

@@ -17,6 +17,7 @@ mod convert;
 mod converted;
 pub mod counting;
 pub mod ended;
+pub mod events;
 mod external;
 pub mod gpus;
 mod graphs;

@@ -58,6 +58,20 @@ pub(crate) fn saw(record: &Record<'_>) {
     }
 }
 
+/// Keeps ids until another look: records with them are still to come. Called before [`delivered`].
+pub(crate) fn keep(ids: &[u64]) {
+    if ids.is_empty() || !is_followed() {
+        return;
+    }
+    waiting(|all| {
+        for id in ids {
+            if let Some(known) = all.ids.get_mut(id) {
+                known.ended = false;
+            }
+        }
+    });
+}
+
 /// Notes a look at the work under way: `has` contains the ids of what has not ended. Called on the
 /// worker thread, before what was written up to now is delivered.
 pub fn looked(has: &HashSet<u64>) {
@@ -158,7 +172,14 @@ mod tests {
         assert_eq!(ids(), [7, 9]);
         waiting(|all| all.saw(9, true));
         looked(&HashSet::new());
+        // A record with id 9 is still to be made.
+        follow(true);
+        keep(&[9]);
+        delivered();
+        assert_eq!(ids(), [9]);
+        looked(&HashSet::new());
         delivered();
         assert_eq!(ids(), []);
+        follow(false);
     }
 }

@@ -6,6 +6,7 @@ use crate::code_object::hosts::Hosts;
 use crate::code_object::loaded::Loaded;
 use crate::counting::kept::Counting;
 use crate::counting::services::{DispatchService, Engine};
+use crate::events::joined::Joined;
 use crate::external::stack::Stack;
 use crate::intercept::held::Interceptor;
 use crate::registration::search::Search;
@@ -60,6 +61,9 @@ pub(crate) struct State {
     /// Correlation ids that wait to be retired, and whether ids are followed.
     pub retirement: Mutex<Option<Waiting>>,
     pub follows_ids: AtomicBool,
+    /// HIP's events with their barriers, and whether they are joined for tools ([`crate::events`]).
+    pub events: Mutex<Option<Joined>>,
+    pub follows_events: AtomicBool,
     /// Tools' functions that get runtimes' tables ([`crate::intercept`]).
     pub interceptors: Mutex<Vec<Interceptor>>,
     /// Tools' functions that are called when a thread is created.
@@ -104,6 +108,8 @@ impl State {
             external: Mutex::new(None),
             external_used: AtomicU64::new(0),
             retirement: Mutex::new(None),
+            events: Mutex::new(None),
+            follows_events: AtomicBool::new(false),
             follows_ids: AtomicBool::new(false),
             interceptors: Mutex::new(Vec::new()),
             listeners: Mutex::new(Vec::new()),

@@ -27,7 +27,7 @@ use midair_domain::{KindSet, sets};
 use midair_record::event::{Plain, encode, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
-use midair_sdk_api::{changes, code_object, intercept, notes, registration, retirement};
+use midair_sdk_api::{changes, code_object, events, intercept, notes, registration, retirement};
 use midair_sdk_device::domain::{self, Device, Domain};
 use midair_sdk_device::queue::{serialized, state, windows};
 use midair_sdk_device::sink::Sink;
@@ -63,6 +63,9 @@ const CALLBACK_LIMIT: Duration = Duration::from_secs(2);
 const SHARE_DRAIN: Duration = Duration::from_millis(100);
 /// The size in bytes of the private spool that feeds tools' buffers.
 const PRIVATE_SPOOL: usize = 8 << 20;
+/// How many more rounds it takes at most until the calls of events that have ended are passed on: one for a
+/// look, and one for a wait whose record ended between two looks.
+const EVENT_ROUNDS: usize = 2;
 /// How often the list of libraries is searched for newly loaded runtimes, in ns.
 const LOADER_INTERVAL: u64 = 5_000_000;
 
@@ -219,6 +222,7 @@ impl Collection {
             need.work |= running.need.work;
             need.called = callbacks::publish(wanted.services.clone());
             retirement::follow(wanted.retirement);
+            events::follow(wanted.passes_on_events());
             host_functions::keep(wanted.code_objects);
             running.need = need;
             probe::session::set_kinds(need.tracked(), need.recorded);
@@ -286,6 +290,7 @@ impl Collection {
         };
         callbacks::begin();
         retirement::follow(wanted.retirement);
+        events::follow(wanted.passes_on_events());
         host_functions::keep(wanted.code_objects);
         let mut need = need_of(wanted);
         need.called = callbacks::publish(wanted.services.clone());
@@ -354,7 +359,13 @@ impl Collection {
     /// Runs one round of the worker during a session. Returns whether there was anything to do.
     pub fn tick(&mut self) -> bool {
         let asked = changes::rounds_asked();
-        let busy = self.round();
+        let mut busy = self.round();
+        // A tool that flushes a buffer gets what has ended.
+        for _ in 0..EVENT_ROUNDS {
+            if changes::is_round_due(asked) && events::is_waiting() {
+                busy |= self.round();
+            }
+        }
         changes::round_done(asked);
         busy
     }
@@ -396,12 +407,26 @@ impl Collection {
         }
         counting::devices::pass();
         tell_time_off(self.spool);
-        let ids = retirement::is_followed().then(|| self.harvester.ids_under_way());
-        if let Some(Some(ids)) = &ids {
+        let is_asked = retirement::is_followed() || events::is_followed();
+        let packets = is_asked.then(|| self.harvester.packets_under_way());
+        let packets = packets.flatten();
+        let ids = packets
+            .as_ref()
+            .filter(|_| retirement::is_followed())
+            .and_then(|packets| self.harvester.ids_under_way(packets));
+        if let Some(packets) = &packets {
+            events::looked(packets);
+        }
+        if let Some(ids) = &ids {
             retirement::looked(ids);
         }
         busy |= relay(&mut running.route, self.spool, changes::worker());
-        if let Some(Some(_)) = ids {
+        if packets.is_some() {
+            // Ahead of the ids that are done: an id is not retired before its last record.
+            events::delivered();
+        }
+        busy |= events::is_waiting();
+        if ids.is_some() {
             retirement::delivered();
         }
         if running.hsa_ready {
@@ -563,6 +588,7 @@ impl Collection {
         relay(&mut running.route, self.spool, changes::worker());
         // What is loaded is reported again, with new numbers, when another recording starts.
         code_object::unload_all();
+        events::finish();
         if retirement::is_followed() {
             retirement::finish();
             retirement::follow(false);

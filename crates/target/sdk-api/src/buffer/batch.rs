@@ -22,6 +22,7 @@ const _: () = {
     assert!(theirs::rocprofiler_buffer_tracing_memory_allocation_record_t::correlation_id == 16);
     assert!(theirs::rocprofiler_buffer_tracing_scratch_memory_record_t::correlation_id == 16);
     assert!(theirs::rocprofiler_buffer_tracing_hip_graph_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_hip_event_record_t::correlation_id == 16);
     assert!(theirs::rocprofiler_correlation_id_t::external == 8);
 };
 

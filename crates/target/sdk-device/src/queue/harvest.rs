@@ -165,11 +165,21 @@ impl Harvester {
             .or_insert_with(|| symbols::agent_node(agent))
     }
 
-    /// Returns the correlation ids of the dispatches and copies that have not ended, or `None` if
-    /// that is not known for all of them.
-    pub fn ids_under_way(&self) -> Option<HashSet<u64>> {
-        let mut ids = self.copies.clone()?;
+    /// Returns the correlation ids of these packets and of the copies that have not ended, or `None` if
+    /// that is not known for all copies.
+    pub fn ids_under_way(&self, packets: &HashSet<u64>) -> Option<HashSet<u64>> {
+        let copies = self.copies.as_ref()?;
+        Some(packets.union(copies).copied().collect())
+    }
+
+    /// Returns the correlation ids of the packets that have not ended, or `None` if some queue has
+    /// packets that were rung without a look.
+    pub fn packets_under_way(&self) -> Option<HashSet<u64>> {
+        let mut ids = HashSet::new();
         for queue in state::all() {
+            if queue.passed.load(Acquire) != 0 {
+                return None;
+            }
             let open = queue.flights.range().map(|at| queue.flights.at(at));
             ids.extend(
                 open.filter(|flight| flight.stage.load(Acquire) != Stage::Written)
