@@ -12,6 +12,7 @@ mod calls;
 mod capi;
 mod cli;
 mod clients;
+mod collector;
 mod compute;
 mod compute_csv;
 mod counter_attached;

@@ -66,6 +66,7 @@ const MIXTURES: [Mixture; 16] = [
 ];
 
 const OUR_TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
+const OUR_COLLECTOR: &str = "rocprofiler-sdk/midair-collector";
 
 /// The parts of a mixture, in a directory of the lab.
 struct Parts<'a> {
@@ -107,7 +108,9 @@ impl<'a> Parts<'a> {
             Foreign => library("mixing_sdk", "librocprofiler-sdk.so.1")?,
         };
         put(&sdk, &["librocprofiler-sdk.so", "librocprofiler-sdk.so.1"])?;
-        put(&staged.join(OUR_TOOL), &[OUR_TOOL])?;
+        for name in [OUR_TOOL, OUR_COLLECTOR] {
+            put(&staged.join(name), &[name])?;
+        }
         put(
             &library("mixing_tool", "libmixing_tool.so")?,
             &["libmixing_tool.so"],

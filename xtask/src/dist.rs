@@ -235,7 +235,12 @@ fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
     }
     // Each of midair's other names would be compiled and linked for minutes, and then be left out.
     command.arg("--lib");
-    for program in ["midair", "midair-aqlprofile", "midair-nvmetrics"] {
+    for program in [
+        "midair",
+        "midair-aqlprofile",
+        "midair-collector",
+        "midair-nvmetrics",
+    ] {
         command.args(["--bin", program]);
     }
     command

@@ -49,6 +49,7 @@ pub const PACKAGES: &[&str] = &[
     "midair-aqlprofile",
     "midair-nvmetrics",
     "midair-cli",
+    "midair-collector",
     "midair-compute",
     "midair-sdk-so",
     "midair-cuda-so",
@@ -215,6 +216,8 @@ pub const ITEMS: &[Item] = &[
         "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
         &["librocprofiler-sdk-tool.so"],
     ),
+    // A program that writes the files where no attacher does, next to a started program.
+    program("midair-collector", "lib/rocprofiler-sdk/midair-collector"),
     // A program that loads AMD's packet library for the attacher, in a process of its own.
     program("midair-aqlprofile", "lib/rocprofiler-sdk/midair-aqlprofile"),
     // A program that does the same with NVIDIA's library: GPUs are sampled from a midair process.

@@ -135,7 +135,11 @@ fn date(time: u64) -> Outcome<String> {
 /// and where they belong.
 fn libraries(release: &Release) -> Outcome<Vec<(PathBuf, PathBuf)>> {
     let mut libraries = Vec::new();
-    for program in ["bin/midair", "lib/rocprofiler-sdk/midair-aqlprofile"] {
+    for program in [
+        "bin/midair",
+        "lib/rocprofiler-sdk/midair-aqlprofile",
+        "lib/rocprofiler-sdk/midair-collector",
+    ] {
         let program = release.prefix.join(program);
         match release.of.sysroot() {
             Some(sysroot) => crossed(&program, Path::new(&sysroot), &mut libraries)?,

@@ -12,7 +12,7 @@ use crate::run::{At, Failure, Outcome};
 /// What it carries: everything that goes into a target or into a program that is started. The C API
 /// (`librocprofiler-sdk-rocattach`, rocpd) is for other programs to link, and is not in it. What lies
 /// below [`DEMO`] is carried, too.
-const CARRIED: [&str; 10] = [
+const CARRIED: [&str; 11] = [
     "lib/libmidair-cuda.so",
     "lib/librocprofiler-register.so.0",
     "lib/librocprofiler-sdk-attach.so.1",
@@ -22,6 +22,7 @@ const CARRIED: [&str; 10] = [
     "lib/rocprofiler-sdk/libmidair-launch.so.1",
     "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
     "lib/rocprofiler-sdk/midair-aqlprofile",
+    "lib/rocprofiler-sdk/midair-collector",
     "lib/rocprofiler-sdk/midair-nvmetrics",
 ];
 

@@ -103,7 +103,6 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     let Some((program, arguments)) = launch.words.split_first() else {
         return Err(no_program());
     };
-    formats_fit(launch.settings)?;
     if let Some(rank) = other_rank(launch)? {
         return Ok(run_other_rank(program, arguments, rank, report));
     }
@@ -138,7 +137,6 @@ pub fn run_passes(
     let Some((program, arguments)) = launch.words.split_first() else {
         return Err(no_program());
     };
-    passes.iter().try_for_each(formats_fit)?;
     if let Some(rank) = other_rank(launch)? {
         return Ok(run_other_rank(program, arguments, rank, report));
     }
@@ -203,22 +201,6 @@ fn warn(program: &OsStr, launch: &Launch<'_>, install: &Install, report: &Report
 fn kokkos_library(install: &Install) -> Option<PathBuf> {
     let path = install.tool.with_file_name(KOKKOS_LIBRARY);
     path.is_file().then_some(path)
-}
-
-/// Refuses formats that only the attaching side can write.
-fn formats_fit(settings: &Settings) -> Result<(), Failure> {
-    let formats = settings.list("ROCPROF_OUTPUT_FORMAT", ',');
-    if !formats
-        .iter()
-        .any(|format| format.eq_ignore_ascii_case("parquet"))
-    {
-        return Ok(());
-    }
-    Err(Failure::new(
-        Kind::Usage,
-        "only an attach can write parquet, not a started program",
-    )
-    .hint("start the program without the profiler, and attach to it: midair attach PID -f parquet ..."))
 }
 
 fn no_program() -> Failure {

@@ -553,11 +553,6 @@ fn words_that_end_before_an_attach() {
             "cannot both start a program and attach to a process",
         ),
         (&["--hip-trace", "--"], 2, "no program to start"),
-        (
-            &["--kernel-trace", "-f", "parquet", "--", "true"],
-            2,
-            "only an attach can write parquet",
-        ),
         // This starts a program, and does not attach.
         (
             &["-P", "1:2", "--", "true"],

@@ -1,13 +1,14 @@
 //! Reads the threads of a process.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use crate::files::{kernel_list, kernel_text};
+use crate::files::{kernel_list, kernel_text, kernel_words};
 use crate::stat::{self, Stat};
 use crate::status::{self, Status};
 use crate::syscall::{self, Activity};
-use crate::{Tid, decimal};
+use crate::{Pid, Tid, decimal};
 
 /// Returns all thread ids of the process that `tid` belongs to, in the kernel's order. It is a
 /// snapshot: threads come and go.
@@ -31,6 +32,18 @@ pub fn stat(tid: impl Into<Tid>) -> io::Result<Stat> {
     let tid = tid.into();
     let path = format!("{tid}/stat");
     stat::parse(&kernel_text(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// Returns the wait status of a process that has ended, by its pidfd. `PIDFD_GET_INFO` with
+/// `PIDFD_INFO_EXIT` (Linux 6.15) has it even after the process was reaped. On older kernels the
+/// zombie's stat has it, until its parent reaps it.
+pub fn exit_status(pidfd: BorrowedFd<'_>, pid: Pid) -> Option<i32> {
+    midair_ptrace::sys::exit_status(pidfd).or_else(|| {
+        let stat = kernel_words(format!("{pid}/stat")).ok()?;
+        let after_name: Vec<&str> = stat.rsplit(") ").next()?.split_ascii_whitespace().collect();
+        (*after_name.first()? == "Z").then_some(())?;
+        after_name.get(49)?.parse().ok()
+    })
 }
 
 /// Reads and parses `/proc/TID/status`.

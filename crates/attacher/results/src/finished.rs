@@ -31,6 +31,17 @@ pub enum End {
     Full,
 }
 
+impl End {
+    /// Returns the end of a process that has this wait status, as far as it is known.
+    pub fn of(status: Option<i32>) -> End {
+        match status {
+            Some(status) if status & 0x7f != 0 => End::Signal(status & 0x7f),
+            Some(status) => End::Exited(Some(status >> 8 & 0xff)),
+            None => End::Exited(None),
+        }
+    }
+}
+
 /// Returns the warning where no files are written because too little was recorded.
 pub(crate) fn too_little<'a>(
     plan: &Plan,

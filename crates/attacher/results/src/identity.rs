@@ -27,8 +27,8 @@ pub struct Identity {
     pub without_driver: Option<String>,
 }
 
-/// How a process is read: by itself ([`Itself`]), or from outside, where nothing that it names may
-/// be trusted.
+/// How a process is read: with its own rights ([`OnItsBehalf`]), or from outside, where nothing that
+/// it names may be trusted.
 pub trait Source {
     /// Returns a text of the kernel's, by its path below `/proc`. The text may be cut.
     ///
@@ -43,15 +43,12 @@ pub trait Source {
     fn trusts_variables(&self) -> bool;
 }
 
-/// The process that reads itself.
+/// A process that is read by its own collector, which has its rights and its root directory.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Itself;
+pub struct OnItsBehalf;
 
-impl Source for Itself {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the kernel's files of this process"
-    )]
+impl Source for OnItsBehalf {
+    #[expect(clippy::disallowed_methods, reason = "the kernel's files")]
     fn kernel(&self, below: &str) -> io::Result<Vec<u8>> {
         std::fs::read(Path::new("/proc").join(below))
     }
@@ -232,7 +229,7 @@ mod tests {
     #[test]
     fn ourselves() {
         let me = Pid::own();
-        let identity = Identity::read(me, me.leader(), &Itself);
+        let identity = Identity::read(me, me.leader(), &OnItsBehalf);
         assert_eq!(identity.keys.ppid, std::os::unix::process::parent_id());
         assert_eq!(identity.process.pid, me.get());
         assert!(!identity.process.command.is_empty() && !identity.keys.environment.is_empty());

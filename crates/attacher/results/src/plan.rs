@@ -54,17 +54,6 @@ fn summary_groups(settings: &Settings) -> Result<Vec<String>, Failure> {
     groups.map(checked).collect()
 }
 
-/// How kernels are named.
-pub(crate) fn kernel_names(settings: &Settings) -> KernelNames {
-    if settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten() == Some(false) {
-        KernelNames::Mangled
-    } else if settings.is_on("ROCPROF_TRUNCATE_KERNELS") {
-        KernelNames::Truncated
-    } else {
-        KernelNames::Demangled
-    }
-}
-
 /// Which dispatches are in the results.
 pub(crate) fn kernel_filter(settings: &Settings) -> Result<KernelFilter, Failure> {
     let choice = settings.kernel_choice();
@@ -119,7 +108,10 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
         raw_directory: raw_directory.unwrap_or_default().to_owned(),
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,
-        kernel_names: kernel_names(settings),
+        kernel_names: KernelNames::chosen(
+            settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten(),
+            settings.is_on("ROCPROF_TRUNCATE_KERNELS"),
+        ),
         frames: Frames::of(settings.text(STACKS_BY)),
         rename_kernels: settings.is_on("ROCPROF_KERNEL_RENAME"),
         kernel_filter: kernel_filter(settings)?,

@@ -147,7 +147,7 @@ fn interval(settings: &Settings) -> Result<u64, Failure> {
 
 /// Checks that every dispatch of a program to be started can be counted: each group as the user
 /// made it, on each of the machine's GPUs. The packets made here are thrown away, because the
-/// program has them made in its own process.
+/// program's collector has them made once more.
 ///
 /// # Errors
 /// As for a running process; also where a group does not fit into one pass.
@@ -156,17 +156,6 @@ pub fn check_launch(
     agents: &[Agent],
     install: &Install,
 ) -> Result<(), Failure> {
-    let formats = settings.list("ROCPROF_OUTPUT_FORMAT", ',');
-    if formats
-        .iter()
-        .any(|format| format.eq_ignore_ascii_case("parquet"))
-    {
-        return Err(Failure::new(
-            Kind::Usage,
-            "only an attach can write parquet, not a started program",
-        )
-        .hint("start the program without the profiler, and attach to it: midair attach PID -f parquet ..."));
-    }
     let of_devices = settings
         .device_counter_groups()
         .map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;

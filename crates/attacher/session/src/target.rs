@@ -86,7 +86,9 @@ impl Target {
         let mut polled = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
         match poll(&mut polled, limit) {
-            Ok(count) if count > 0 => Some(exit_status(self.pidfd.as_fd(), self.pid)),
+            Ok(count) if count > 0 => {
+                Some(End::of(task::exit_status(self.pidfd.as_fd(), self.pid)))
+            }
             _ => None,
         }
     }
@@ -160,23 +162,6 @@ impl Target {
                 .iter()
                 .any(|name| comm.trim_ascii_end() == name.as_bytes())
         })
-    }
-}
-
-/// Returns how a process ended. `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT` (Linux 6.15) tells this
-/// even after the process was reaped. On older kernels the zombie's stat tells it, until its parent
-/// reaps it.
-fn exit_status(pidfd: BorrowedFd<'_>, pid: Pid) -> End {
-    let code = sys::exit_status(pidfd).or_else(|| {
-        let stat = kernel_words(format!("{pid}/stat")).ok()?;
-        let after_name: Vec<&str> = stat.rsplit(") ").next()?.split_ascii_whitespace().collect();
-        (*after_name.first()? == "Z").then_some(())?;
-        after_name.get(49)?.parse().ok()
-    });
-    match code {
-        Some(code) if code & 0x7f != 0 => End::Signal(code & 0x7f),
-        Some(code) => End::Exited(Some(code >> 8 & 0xff)),
-        None => End::Exited(None),
     }
 }
 

@@ -10,6 +10,7 @@
 //! converted. Increase it with every change of a `repr(C)` struct here.
 
 pub mod boot;
+pub mod collector;
 pub mod connect;
 pub mod counter_plan;
 pub mod event;

@@ -24,11 +24,13 @@
 //! Decisions: ENG-060 (`docs/deviations/engine.md`).
 
 mod bytes;
+mod made;
 #[cfg_attr(miri, path = "spool/mapping_miri.rs")]
 mod mapping;
 mod reader;
 mod writer;
 
+pub use made::Unread;
 pub use reader::{MapError, Reader, ReaderOptions};
 pub use writer::{Area, ChunkWriter};
 

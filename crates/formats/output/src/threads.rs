@@ -1,7 +1,7 @@
 //! How many threads may write results.
 //!
-//! The attaching side has its processors to itself, and uses all of them. In a started program the
-//! tool writes the files itself, in the program's own process, and there one thread has to do.
+//! A process that is there to write results uses all of its processors. In any other process one
+//! thread has to do.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

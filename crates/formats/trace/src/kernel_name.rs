@@ -15,6 +15,17 @@ pub enum KernelNames {
     Mangled,
 }
 
+impl KernelNames {
+    /// Returns the form that these settings choose. Names are demangled unless that is off.
+    pub fn chosen(demangles: Option<bool>, truncates: bool) -> KernelNames {
+        match (demangles, truncates) {
+            (Some(false), _) => KernelNames::Mangled,
+            (_, true) => KernelNames::Truncated,
+            _ => KernelNames::Demangled,
+        }
+    }
+}
+
 /// The name that stands for all kernels whose symbols were never seen, where they are summed up.
 pub const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
 

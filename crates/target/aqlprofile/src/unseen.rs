@@ -1,29 +1,21 @@
-//! The helper process for a program that counts by itself and must not see a child process.
-//!
-//! The application cannot see the helper, because the helper is a grandchild: its parent is a child
-//! of ours that ends at once. That child has no exit signal, so that no signal handler of the
-//! application runs for it, and no `wait` of the application returns it. (The helper itself gets an
-//! exit signal again when it executes its program. The process that adopts it, a container's first
-//! process or a subreaper, sees it end.) The helper inherits only three descriptors, and ends when
-//! we close our ends of them. The library itself, C++ with threads and locks of its own, never
-//! enters this process.
+//! The helper process for a program that counts by itself and must not see a child process
+//! ([`midair_unseen`]). It ends when we close our ends of its pipes. The library itself, C++ with
+//! threads and locks of its own, never enters this process.
 
 use crate::helper::Error;
 use crate::libraries;
 use crate::maker::Maker;
 use midair_counters::template::Template;
 use midair_counters::wire::{Answer, Listener, Question};
-use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
+use midair_unseen::Start;
+use std::ffi::{OsString, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The name of the helper's file.
 const HELPER: &str = "midair-aqlprofile";
-/// The directory of our tools, which is next to our SDK library.
-const TOOLS: &str = "rocprofiler-sdk";
 /// The variable in which an attacher tells a process with other tools where the helper is: paths
 /// separated by colons.
 pub const PACKET_HELPER: &str = "ROCP_MIDAIR_PACKET_HELPER_PATH";
@@ -31,17 +23,6 @@ pub const PACKET_HELPER: &str = "ROCP_MIDAIR_PACKET_HELPER_PATH";
 const LIMIT: Duration = Duration::from_secs(20);
 /// The largest answer in bytes.
 const MOST: usize = 1 << 28;
-/// The size in bytes of the stack on which a child runs until it executes its program.
-const STACK: usize = 1 << 16;
-/// Beginnings of the variables of midair and of other profilers, which the helper must not obey.
-const NOT_ITS: [&[u8]; 6] = [
-    b"LD_PRELOAD=",
-    b"LD_AUDIT=",
-    b"ROCP",
-    b"MIDAIR_",
-    b"HSA_TOOLS_",
-    b"CUDA_INJECTION",
-];
 
 /// The helper. It is started with the first question, and again after a question that it did not
 /// answer.
@@ -83,22 +64,13 @@ impl Unseen {
         if midair_secure::has_more_rights() {
             return Err("a process with more privileges than its user starts no helper".to_owned());
         }
-        let status = |of: &str| std::fs::read_to_string(format!("/proc/{of}/status"));
-        let own = status("self").unwrap_or_default();
-        if has_own_filter(&own, &status("1").unwrap_or_default()) {
-            return Err(
-                "a process that filters its system calls starts no helper for AMD's packet library"
-                    .to_owned(),
-            );
-        }
-        let beside = [Path::new(HELPER).to_owned(), Path::new(TOOLS).join(HELPER)];
-        let directory = directory();
-        let beside = beside
-            .iter()
-            .filter_map(|file| Some(directory.as_ref()?.join(file)));
-        let program = beside
-            .chain(self.named.clone())
-            .find(|path| path.is_absolute() && path.is_file())
+        let named = || {
+            self.named
+                .iter()
+                .find(|path| midair_unseen::is_program(path))
+        };
+        let program = midair_unseen::beside(HELPER)
+            .or_else(|| named().cloned())
             .ok_or("the helper for AMD's packet library is not installed here")?;
         spawn(&program, &libraries(midair_secure::variable))
     }
@@ -119,39 +91,6 @@ impl Maker for Unseen {
             Answer::Outside(why) => Err(Error::Outside(why)),
             Answer::Refused { code, what } => Err(Error::Refused { what, code }),
         }
-    }
-}
-
-/// Returns the directory of the library that contains this code.
-fn directory() -> Option<PathBuf> {
-    // SAFETY: all zero bytes are a valid Dl_info, and the address is inside this library. The name
-    // lives as long as the library.
-    let name = unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        let found = libc::dladdr(directory as *const c_void, &mut info);
-        (found != 0 && !info.dli_fname.is_null())
-            .then(|| std::ffi::CStr::from_ptr(info.dli_fname).to_bytes().to_vec())
-    };
-    let name = PathBuf::from(OsString::from_vec(name?));
-    Some(name.parent()?.to_owned())
-}
-
-/// Whether a process, by its status file, has a seccomp filter that the first process does not
-/// have. The process may be killed for a system call that the filter forbids. Filters that all
-/// processes of a container have are no problem: this program was started under them.
-fn has_own_filter(own: &str, first: &str) -> bool {
-    let field = |status: &str, name: &str| {
-        let mut lines = status.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.and_then(|value| value.trim().parse::<u32>().ok())
-    };
-    if field(own, "Seccomp").is_none_or(|mode| mode == 0) {
-        return false;
-    }
-    let count = |status: &str| field(status, "Seccomp_filters");
-    match (count(own), count(first)) {
-        (Some(own), Some(first)) => own > first,
-        _ => true,
     }
 }
 
@@ -308,149 +247,21 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
     }
 }
 
-/// What both children need. It is all prepared here, since they allocate nothing.
-struct Start {
-    /// The end of the second child's stack.
-    stack: *mut c_void,
-    stdin: c_int,
-    stdout: c_int,
-    /// One past the highest descriptor that may be open.
-    descriptors: c_int,
-    program: *const c_char,
-    arguments: *const *const c_char,
-    environment: *const *const c_char,
-}
-
-/// Runs in the first child, which shares this process's memory and ends when the second child has
-/// executed its program. It makes system calls only.
-extern "C" fn first(data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the parent's structure, which stays valid because the parent waits. Only
-    // the second child uses the stack in it.
-    unsafe {
-        let start = &*data.cast::<Start>();
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        let pid = libc::clone(second, start.stack, flags, data);
-        libc::_exit(c_int::from(pid < 0))
-    }
-}
-
-/// Runs in the second child, which shares the same memory until it executes the helper.
-extern "C" fn second(data: *mut c_void) -> c_int {
-    // SAFETY: as above. Its descriptors are the child's own.
-    unsafe {
-        let start = &*data.cast::<Start>();
-        let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        if libc::dup2(start.stdin, 0) < 0
-            || libc::dup2(start.stdout, 1) < 0
-            || libc::dup2(nothing, 2) < 0
-        {
-            libc::_exit(127);
-        }
-        // Linux has this call since 5.9.
-        if libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
-            for descriptor in 3..start.descriptors {
-                libc::close(descriptor);
-            }
-        }
-        // The helper must not inherit the application's signal handlers or its signal mask.
-        // Handlers are reset before the mask, so that none of the application's runs here.
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        // The kernel's structure, all zero, selects the default action. The C library's function
-        // would refuse the signals that it reserves for itself.
-        let default = [0_u64; 4];
-        let nowhere = std::ptr::null_mut::<c_void>();
-        for signal in 1..=64_i32 {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                signal,
-                default.as_ptr(),
-                nowhere,
-                8_usize,
-            );
-        }
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        libc::execve(start.program, start.arguments, start.environment);
-        libc::_exit(127)
-    }
-}
-
-/// Returns a number above the highest open descriptor: descriptors beyond it need not be closed.
-fn descriptors() -> c_int {
-    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
-    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    // Other threads may open a few more in the meantime.
-    numbers.max().map_or(1 << 16, |last: c_int| last + 1024)
-}
-
-fn text(text: &OsStr) -> Option<CString> {
-    CString::new(text.as_bytes()).ok()
-}
-
-fn pointers(texts: &[CString]) -> Vec<*const c_char> {
-    let pointers = texts.iter().map(|text| text.as_ptr());
-    pointers.chain([std::ptr::null()]).collect()
-}
-
-fn environment() -> Vec<CString> {
-    let is_its = |entry: &Vec<u8>| !NOT_ITS.iter().any(|begin| entry.starts_with(begin));
-    std::env::vars_os()
-        .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
-        .filter(is_its)
-        .filter_map(|entry| CString::new(entry).ok())
-        .collect()
-}
-
 fn spawn(program: &Path, libraries: &[OsString]) -> Result<Process, String> {
     let (stdin, to) = pipe()?;
     let (from, stdout) = pipe()?;
-    let arguments: Vec<CString> = std::iter::once(program.as_os_str())
-        .chain(libraries.iter().map(OsString::as_os_str))
-        .filter_map(text)
-        .collect();
-    let environment = environment();
-    let (argument_pointers, environment_pointers) = (pointers(&arguments), pointers(&environment));
-    let program_text = argument_pointers.first().copied();
-    let mut stacks = [vec![0_u128; STACK / 16], vec![0_u128; STACK / 16]];
-    let [one, other] = stacks
-        .each_mut()
-        .map(|stack| stack.as_mut_ptr_range().end.cast::<c_void>());
-    let start = Start {
-        stack: other,
-        stdin: stdin.as_raw_fd(),
-        stdout: stdout.as_raw_fd(),
-        descriptors: descriptors(),
-        program: program_text.unwrap_or(std::ptr::null()),
-        arguments: argument_pointers.as_ptr(),
-        environment: environment_pointers.as_ptr(),
-    };
-    // SAFETY: the signal sets are on this stack, and the mask is this thread's own. It blocks all
-    // signals, because a handler of the application must not run in the children, which share this
-    // process's memory. This thread continues only when the first child has ended, and the first
-    // child ends only when the second one has executed its program. So stacks, structure and texts
-    // outlive their use. `__WCLONE` selects children without an exit signal; the pid selects ours
-    // among them.
-    let started = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let data = (&raw const start).cast_mut().cast::<c_void>();
-        let pid = libc::clone(first, one, libc::CLONE_VM | libc::CLONE_VFORK, data);
-        let mut status = 1;
-        if pid > 0 {
-            while libc::waitpid(pid, &mut status, libc::__WCLONE) < 0
-                && *libc::__errno_location() == libc::EINTR
-            {}
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        pid > 0 && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-    };
-    drop(stacks);
+    let why = |why| format!("cannot start the helper for AMD's packet library: {why}");
+    midair_unseen::start(&Start {
+        program,
+        arguments: libraries,
+        variables: &[],
+        input: stdin.as_fd(),
+        output: stdout.as_fd(),
+    })
+    .map_err(why)?;
     // SAFETY: the descriptor is ours.
-    let flags = unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
-    if !started || flags != 0 {
-        return Err("cannot start the helper for AMD's packet library".to_owned());
+    if unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+        return Err(why(io::Error::last_os_error().to_string()));
     }
     Ok(Process {
         to,
@@ -481,44 +292,11 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_asked_and_the_application_never_sees_it() {
+    fn a_child_is_asked() {
         let answer = told("read line; read line; echo missing here");
         assert_eq!(answer, Ok(Answer::Missing("here".to_owned())));
         let refused = told("read line; read line; echo refused 1000 count");
         assert!(matches!(refused, Ok(Answer::Refused { code: 0x1000, .. })));
-        // SAFETY: a null status pointer is allowed.
-        let any = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
-        assert_eq!(any, -1, "the application has no child");
-    }
-
-    #[test]
-    fn a_helper_has_no_signal_blocked_or_ignored() {
-        // SAFETY: this only changes what the test's own thread and process do with a signal that
-        // no process sends.
-        unsafe {
-            let mut one: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut one);
-            libc::sigaddset(&mut one, libc::SIGUSR2);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &one, std::ptr::null_mut());
-            libc::signal(libc::SIGWINCH, libc::SIG_IGN);
-        }
-        let script = "read line; read line; echo missing $(while read name value; do case $name in SigBlk:|SigIgn:) echo $value; esac; done < /proc/$$/status)";
-        let zero = "0000000000000000";
-        assert_eq!(told(script), Ok(Answer::Missing(format!("{zero} {zero}"))));
-    }
-
-    #[test]
-    fn a_filter_that_the_first_process_has_too_is_no_reason() {
-        let status = |mode: u32, filters: u32| {
-            format!("Name:\tx\nSeccomp:\t{mode}\nSeccomp_filters:\t{filters}\n")
-        };
-        assert!(!has_own_filter(&status(0, 0), ""));
-        assert!(has_own_filter(&status(2, 1), ""));
-        assert!(has_own_filter(&status(2, 1), &status(0, 0)));
-        assert!(!has_own_filter(&status(2, 1), &status(2, 1)));
-        assert!(has_own_filter(&status(2, 2), &status(2, 1)));
-        // Before Linux 5.9 the status does not say how many filters there are.
-        assert!(has_own_filter("Seccomp:\t2\n", "Seccomp:\t2\n"));
     }
 
     #[test]
@@ -529,18 +307,5 @@ mod tests {
             spawn(Path::new("/nowhere"), &[])
                 .is_ok_and(|mut helper| { helper.ask(&Question::default()).is_err() })
         );
-    }
-
-    #[test]
-    fn a_helper_has_no_descriptor_of_the_application_and_none_of_its_profilers() {
-        let file = std::fs::File::open("/dev/null").unwrap();
-        // SAFETY: it only makes a descriptor of this test inheritable.
-        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
-        let script = "set -- /proc/self/fd/*; for f; do case ${f##*/} in 0|1|2) ;; *) readlink $f; esac; done | grep -c /dev/null; true";
-        let script = format!(
-            "read line; read line; n=$({script}); echo missing $n${{MIDAIR_NEVER_BORROW-}}"
-        );
-        let answer = told(&script);
-        assert_eq!(answer, Ok(Answer::Missing("0".to_owned())));
     }
 }

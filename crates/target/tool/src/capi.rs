@@ -85,7 +85,7 @@ unsafe extern "C-unwind" fn finalize(_data: *mut c_void) {
     edge((), || {
         if let Some(sdk) = sdk::bound() {
             session::detach(sdk);
-            crate::files::report_if_empty(sdk);
+            crate::collector::report_if_empty(sdk);
         }
     });
 }

@@ -1,23 +1,30 @@
 //! Which dispatches are counted: the SDK asks about each kernel whether the user's expressions
 //! match it.
 
-use crate::files;
+use crate::collector;
 use crate::sdk::Sdk;
 use midair_capi_build::edge;
-use midair_results::{ChosenKernels, chosen_kernels};
+use midair_settings::Settings;
+use midair_trace::kernel_filter::KernelFilter;
+use midair_trace::kernel_name::KernelNames;
 use std::ffi::c_int;
 use std::sync::{PoisonError, RwLock};
 
+/// A choice of kernels, by the names that they have in the results.
+struct Chosen {
+    filter: KernelFilter,
+    names: KernelNames,
+}
+
 /// The session's choice; None: every kernel.
-static CHOSEN: RwLock<Option<ChosenKernels>> = RwLock::new(None);
+static CHOSEN: RwLock<Option<Chosen>> = RwLock::new(None);
 
 /// Passes the choice in the session's settings to the SDK. Call it before the contexts are started.
 pub(crate) fn begin(sdk: Sdk) {
-    // An invalid expression was reported before the session started.
-    let chosen = chosen_kernels(&files::settings(sdk)).ok().flatten();
+    let chosen = chosen(&collector::settings(sdk));
     let ranges: Vec<[u64; 2]> = chosen
         .iter()
-        .flat_map(ChosenKernels::iterations)
+        .flat_map(|chosen| chosen.filter.iterations())
         .map(|range| [*range.start(), *range.end()])
         .collect();
     let is_all = chosen.is_none();
@@ -37,7 +44,46 @@ unsafe extern "C" fn takes(symbol: *const u8, len: usize) -> c_int {
         // SAFETY: the SDK passes this many bytes.
         let symbol = unsafe { std::slice::from_raw_parts(symbol, len) };
         let chosen = CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
-        let takes = chosen.as_ref().is_none_or(|chosen| chosen.takes(symbol));
+        let takes = chosen
+            .as_ref()
+            .is_none_or(|chosen| chosen.filter.takes_symbol(symbol, chosen.names));
         c_int::from(takes)
     })
+}
+
+/// Returns what the settings choose. An invalid expression was reported before the session started.
+fn chosen(settings: &Settings) -> Option<Chosen> {
+    let choice = settings.kernel_choice().ok()?;
+    let (include, exclude) = (choice.include.as_deref(), choice.exclude.as_deref());
+    let filter = KernelFilter::new(include, exclude, choice.iterations).ok()?;
+    (!filter.is_all()).then(|| Chosen {
+        filter,
+        names: KernelNames::chosen(
+            settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten(),
+            settings.is_on("ROCPROF_TRUNCATE_KERNELS"),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_chosen_by_the_names_that_the_files_have() {
+        let of = |pairs: &[(&str, &str)]| chosen(&pairs.iter().copied().collect());
+        let takes = |chosen: &Option<Chosen>, symbol: &[u8]| {
+            let chosen = chosen.as_ref().unwrap();
+            chosen.filter.takes_symbol(symbol, chosen.names)
+        };
+        assert!(of(&[]).is_none());
+        let include = ("ROCPROF_KERNEL_FILTER_INCLUDE_REGEX", "^vadd\\(float");
+        let some = of(&[include, ("ROCPROF_KERNEL_FILTER_RANGE", "[2-3]")]);
+        assert_eq!(some.as_ref().unwrap().filter.iterations(), [2..=3]);
+        assert!(takes(&some, b"_Z4vaddPfS_.kd"));
+        assert!(!takes(&some, b"_Z4vmulPfS_.kd") && !takes(&some, b""));
+        let mangled = of(&[include, ("ROCPROF_DEMANGLE_KERNELS", "0")]);
+        assert!(!takes(&mangled, b"_Z4vaddPfS_.kd"));
+        assert!(of(&[("ROCPROF_KERNEL_FILTER_INCLUDE_REGEX", "(")]).is_none());
+    }
 }

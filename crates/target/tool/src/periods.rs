@@ -1,6 +1,6 @@
 //! Collection periods: a midair thread starts and ends them.
 
-use crate::files;
+use crate::collector;
 use crate::sdk::{Sdk, SessionKind};
 use midair_capi_build::quiet_thread;
 use midair_settings::{COLLECTION_PERIOD, Period};
@@ -36,7 +36,7 @@ pub(crate) fn started() {
 /// Returns the session's periods; none where all of it is recorded. A meaningless value is reported
 /// and counts as none.
 pub(crate) fn of(sdk: Sdk) -> Vec<Period> {
-    let settings = files::settings(sdk);
+    let settings = collector::settings(sdk);
     if settings.text(COLLECTION_PERIOD).is_none() {
         return Vec::new();
     }

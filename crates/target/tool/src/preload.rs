@@ -17,6 +17,7 @@ pub fn at_load() {
     if visible(TOOL_BIND).addr() != own.addr() {
         return;
     }
+    midair_unseen::note_start();
     if visible("rocprofiler_set_api_table").is_null() {
         let path = own_path(own)
             .and_then(|path| Some(path.parent()?.join(SDK)))

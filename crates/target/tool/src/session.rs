@@ -1,8 +1,8 @@
 //! Contexts: one for each domain. They are all created when the tool is initialised, since none can
 //! be created later. Each attach starts those that its settings ask for.
 
+use crate::collector;
 use crate::domain::{Collected, collected, not_built, with_all};
-use crate::files;
 use crate::kernel_filter;
 use crate::openmp;
 use crate::periods;
@@ -93,7 +93,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
         .iter()
         .any(|(domain, _)| asked_for(domain).is_some())
     {
-        files::begin(sdk)?;
+        collector::begin(sdk)?;
     }
     let periods = periods::of(sdk);
     honour_pauses(
@@ -180,7 +180,7 @@ fn in_bursts(sdk: Sdk, otherwise: bool) -> bool {
     is_attached
 }
 
-/// Stops all contexts, and writes the files if that is our task.
+/// Stops all contexts, and has the files written where no attacher does this.
 pub fn detach(sdk: Sdk) {
     for (_, context) in contexts() {
         if sdk.is_active(context) {
@@ -190,5 +190,5 @@ pub fn detach(sdk: Sdk) {
     periods::end();
     sdk.set_pauses(0);
     kernel_filter::end(sdk);
-    files::finish();
+    collector::finish();
 }

@@ -3,14 +3,13 @@
 use super::{HEAD, MapError};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// A mapped memory file of fixed size. It is unmapped when this is dropped.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: *mut u8,
     len: usize,
-    fd: OwnedFd,
 }
 
 // SAFETY: this value owns the mapping, and only its drop unmaps it. It gives out no more than a raw
@@ -18,8 +17,9 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Creates and maps a file of `len` zero bytes; `len` is at least [`HEAD`].
-    pub(super) fn new(len: usize) -> Result<Mapping, MapError> {
+    /// Creates and maps a file of `len` zero bytes; `len` is at least [`HEAD`]. Returns its
+    /// descriptor, too.
+    pub(super) fn new(len: usize) -> Result<(Mapping, OwnedFd), MapError> {
         let fail = |step: &'static str, source: io::Error| MapError::System {
             step,
             size: len,
@@ -68,6 +68,32 @@ impl Mapping {
         if sealed < 0 {
             return Err(last("sealing"));
         }
+        Ok((Mapping::map(&fd, len)?, fd))
+    }
+
+    /// Maps a file that [`Mapping::new`] made in another process; its size is at least `least`.
+    pub(super) fn of(fd: &OwnedFd, least: usize) -> Result<Mapping, MapError> {
+        let fail = |step: &'static str, source: io::Error| MapError::System {
+            step,
+            size: least,
+            source,
+        };
+        let file = fd.try_clone().map_err(|error| fail("dup", error))?;
+        let found = File::from(file).metadata();
+        let size = found.map_err(|error| fail("fstat", error))?.len();
+        let len = usize::try_from(size).unwrap_or(0);
+        // Its size could change otherwise, and this process would fault.
+        // SAFETY: the descriptor is ours, and the command takes no argument.
+        let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+        let wanted = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+        if seals < 0 || seals & wanted != wanted || len < least || len > isize::MAX as usize {
+            return Err(fail("its size", io::ErrorKind::InvalidData.into()));
+        }
+        Mapping::map(fd, len)
+    }
+
+    /// Maps a file of this size.
+    fn map(fd: &OwnedFd, len: usize) -> Result<Mapping, MapError> {
         // SAFETY: this creates a fresh shared mapping of our own descriptor, at an address that the
         // kernel chooses.
         let base = unsafe {
@@ -76,18 +102,22 @@ impl Mapping {
                 len,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                raw,
+                fd.as_raw_fd(),
                 0,
             )
         };
         if base == libc::MAP_FAILED {
-            return Err(last("mmap"));
+            return Err(MapError::System {
+                step: "mmap",
+                size: len,
+                source: io::Error::last_os_error(),
+            });
         }
         // A forked child must not write to what its parent reads.
         // SAFETY: the range is the mapping that was just made.
         unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
         let base = base.cast();
-        Ok(Mapping { base, len, fd })
+        Ok(Mapping { base, len })
     }
 
     /// Returns its address, which is page-aligned and valid as long as this value.
@@ -98,11 +128,6 @@ impl Mapping {
     /// Returns its size in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Returns the descriptor to pass to the target.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 
     /// Populates the pages of a range; `from` is page-aligned. A kernel before Linux 5.14 cannot do

@@ -2,7 +2,7 @@
 
 use super::{HEAD, MapError};
 use std::alloc::Layout;
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 
 /// Memory of this process in the place of a mapped file.
 #[derive(Debug)]
@@ -15,8 +15,9 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Allocates `len` zero bytes; `len` is at least [`HEAD`].
-    pub(super) fn new(len: usize) -> Result<Mapping, MapError> {
+    /// Allocates `len` zero bytes; `len` is at least [`HEAD`]. The descriptor is a pipe's, since
+    /// there is no memory file.
+    pub(super) fn new(len: usize) -> Result<(Mapping, OwnedFd), MapError> {
         let none = || MapError::System {
             step: "memory",
             size: len,
@@ -31,7 +32,17 @@ impl Mapping {
         if base.is_null() {
             return Err(none());
         }
-        Ok(Mapping { base, layout })
+        let (fd, _) = std::io::pipe().map_err(|_| none())?;
+        Ok((Mapping { base, layout }, fd.into()))
+    }
+
+    /// Fails: there is no memory file that two processes could have.
+    pub(super) fn of(_fd: &OwnedFd, least: usize) -> Result<Mapping, MapError> {
+        Err(MapError::System {
+            step: "mmap",
+            size: least,
+            source: std::io::ErrorKind::Unsupported.into(),
+        })
     }
 
     /// Returns its address.
@@ -42,12 +53,6 @@ impl Mapping {
     /// Returns its size in bytes.
     pub(super) fn len(&self) -> usize {
         self.layout.size()
-    }
-
-    /// Returns standard input's descriptor, since there is no memory file.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: standard input is open as long as the process.
-        unsafe { BorrowedFd::borrow_raw(0) }
     }
 
     /// Does nothing: all pages are present.

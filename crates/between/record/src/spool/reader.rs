@@ -1,11 +1,12 @@
 //! The attaching side: makes the spool, follows it live, and trusts nothing that it reads there.
 
+use super::made::{CHUNKS_AT, FIRST_CHUNKS, head_of, made};
 use super::mapping::Mapping;
 use super::{
-    CHUNK, CHUNK_BODY, ChunkHead, DROP_SLOTS, HEAD, Head, MAGIC, MESSAGE, SETTINGS, bytes, chunk,
+    CHUNK, CHUNK_BODY, ChunkHead, DROP_SLOTS, HEAD, Head, MESSAGE, SETTINGS, bytes, chunk,
 };
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The options of a new spool.
@@ -45,6 +46,7 @@ pub enum MapError {
 #[derive(Debug)]
 pub struct Reader {
     mapping: Mapping,
+    fd: OwnedFd,
     /// How much of each chunk was read so far. The target cannot change this.
     cursors: Vec<u32>,
     // A copy of the word in the head, since the target could rewrite the head.
@@ -53,49 +55,45 @@ pub struct Reader {
     faulted: usize,
 }
 
-/// How many chunks are populated before the spool is passed on. Populating all of them would take
-/// tens of milliseconds.
-const FIRST_CHUNKS: usize = 64;
-
 impl Reader {
     /// Makes, fills, seals and pre-faults a spool.
     ///
     /// # Errors
     /// [`MapError`] when memory or descriptors run out, or the settings are too long.
     pub fn create(options: &ReaderOptions) -> Result<Reader, MapError> {
-        if options.settings.len() > SETTINGS {
-            return Err(MapError::Settings(options.settings.len()));
-        }
         let chunk_count = options.size.div_ceil(CHUNK).max(2);
-        let chunks_at = HEAD + SETTINGS;
-        let len = chunks_at + chunk_count * CHUNK;
-        let mapping = Mapping::new(len)?;
-        let mut reader = Reader {
+        let (mapping, fd) = made(options, chunk_count)?;
+        Ok(Reader::new(mapping, fd, chunk_count))
+    }
+
+    /// Reads the spool that another process made ([`super::Unread`]), by the descriptor of its file.
+    ///
+    /// # Errors
+    /// [`MapError`] for another file, and when memory runs out.
+    pub fn of(fd: OwnedFd) -> Result<Reader, MapError> {
+        let mapping = Mapping::of(&fd, CHUNKS_AT + 2 * CHUNK)?;
+        let chunk_count = (mapping.len() - CHUNKS_AT) / CHUNK;
+        Ok(Reader::new(mapping, fd, chunk_count))
+    }
+
+    fn new(mapping: Mapping, fd: OwnedFd, chunk_count: usize) -> Reader {
+        Reader {
             mapping,
+            fd,
             cursors: vec![0; chunk_count],
-            chunks_at,
-            faulted: 0,
-        };
-        reader.fault_in(chunks_at + FIRST_CHUNKS * CHUNK);
-        let head = reader.head();
-        head.version.store(crate::VERSION, Relaxed);
-        head.head_size.store(HEAD as u32, Relaxed);
-        head.total_size.store(len as u64, Relaxed);
-        head.settings_at.store(HEAD as u64, Relaxed);
-        head.settings_len
-            .store(options.settings.len() as u64, Relaxed);
-        head.chunks_at.store(chunks_at as u64, Relaxed);
-        head.chunk_count.store(chunk_count as u64, Relaxed);
-        head.session.store(options.session, Relaxed);
-        head.drain_ms.store(options.drain_ms, Relaxed);
-        head.lease_ms.store(options.lease_ms, Relaxed);
-        head.magic.store(MAGIC, Relaxed);
-        let mut settings = options.settings.clone();
-        settings.resize(settings.len().next_multiple_of(8), 0);
-        // SAFETY: the place is page-aligned and in front of the chunks. The length is at most
-        // SETTINGS, and both are multiples of 8.
-        unsafe { bytes::store_words(reader.mapping.base().add(HEAD), [&settings, &[]]) };
-        Ok(reader)
+            chunks_at: CHUNKS_AT,
+            faulted: CHUNKS_AT + FIRST_CHUNKS * CHUNK,
+        }
+    }
+
+    /// Returns a copy of the settings, as they are now.
+    pub fn settings(&self) -> Vec<u8> {
+        let len = self.head().settings_len.load(Acquire) as usize;
+        let mut copy = vec![0; len.min(SETTINGS).next_multiple_of(8)];
+        // SAFETY: the place is page-aligned, SETTINGS bytes long, and in front of the chunks.
+        unsafe { bytes::load_words(self.mapping.base().add(HEAD), &mut copy) };
+        copy.truncate(len);
+        copy
     }
 
     /// Populates the pages of the next `bytes`. They are charged to our cgroup, and the
@@ -116,7 +114,7 @@ impl Reader {
 
     /// Returns the descriptor to pass to the target.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.mapping.fd()
+        self.fd.as_fd()
     }
 
     /// Returns the spool as writers see it, for a spool that this process itself fills.
@@ -143,9 +141,7 @@ impl Reader {
 
     /// Returns page 0. The target may have changed everything in it.
     pub fn head(&self) -> &Head {
-        // SAFETY: the mapping is page-aligned, lives as long as self, and is larger than Head,
-        // which is made of atomics.
-        unsafe { &*self.mapping.base().cast::<Head>() }
+        head_of(&self.mapping)
     }
 
     /// Returns the target's message about a failure, made printable.

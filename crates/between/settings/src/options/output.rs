@@ -18,9 +18,9 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .short('f')
     .more(
-        "Overrides ROCPROF_OUTPUT_FORMAT. parquet writes directories run=/host=/rank=/kind=, for tables over many processes, and \
-         requires an attach. html is one page with a timeline. otf2 is an archive: two files and a directory. \
-         folded, speedscope and pprof have the GPU's time by stack (--stacks).",
+        "Overrides ROCPROF_OUTPUT_FORMAT. parquet writes directories run=/host=/rank=/kind=, for tables over many \
+         processes. html is one page with a timeline. otf2 is an archive: two files and a directory. folded, speedscope \
+         and pprof have the GPU's time by stack (--stacks).",
     ),
     Opt::new("output-directory", Output, Shape::Text("DIR"), Sets::Path("ROCPROF_OUTPUT_PATH"), "Write results to this directory \
         (default: ROCPROF_OUTPUT_PATH, else the current directory)")

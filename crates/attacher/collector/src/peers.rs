@@ -2,24 +2,25 @@
 //! that are recorded have written their files, too. Some launchers kill all ranks when the first of
 //! them ends.
 //!
-//! Each such process holds a shared record lock on one file until its files are written. Such a lock
-//! belongs to a process, so that it is gone when the process is killed, and a forked child does not
-//! have it.
+//! The collector of each such program holds a shared record lock on one file until the files are
+//! written. Such a lock belongs to a process, so that it is gone when the collector is killed.
 
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use nix::unistd::geteuid;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a process waits for its peers. One that goes on, such as the other end of a pipe, must
+/// How long a program waits for its peers. One that goes on, such as the other end of a pipe, must
 /// not keep it forever.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How often it looks.
 const TICK: Duration = Duration::from_millis(20);
 
-/// This process's place among its peers. It keeps them from ending until [`Peers::wait`].
+/// The program's place among its peers. It keeps them from ending until [`Peers::wait`].
 #[derive(Debug)]
 pub(crate) struct Peers {
     file: File,
@@ -31,16 +32,21 @@ impl Peers {
     ///
     /// # Errors
     /// When there is no file for the lock, or it belongs to another user.
-    pub(crate) fn join(directory: &Path) -> io::Result<Peers> {
-        let parent = std::os::unix::process::parent_id();
-        // SAFETY: geteuid takes no arguments and cannot fail.
-        let user = unsafe { libc::geteuid() };
+    pub(crate) fn join(directory: &Path, parent: u32) -> io::Result<Peers> {
+        let user = geteuid().as_raw();
         Peers::at(
             directory.join(format!("midair-peers-{user}-{parent}")),
             user,
         )
     }
 
+    #[cfg_attr(
+        not(test),
+        expect(
+            clippy::disallowed_methods,
+            reason = "our own file, and no link is followed"
+        )
+    )]
     fn at(path: PathBuf, user: u32) -> io::Result<Peers> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -51,7 +57,7 @@ impl Peers {
         if found.uid() != user || !found.is_file() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        lock(&file, libc::F_SETLK, libc::F_RDLCK)?;
+        set(&file, libc::F_RDLCK)?;
         Ok(Peers { file, path })
     }
 
@@ -63,10 +69,10 @@ impl Peers {
 
     fn wait_for(self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
-        drop(lock(&self.file, libc::F_SETLK, libc::F_UNLCK));
+        drop(set(&self.file, libc::F_UNLCK));
         loop {
             // A lock that others' shared locks would keep us from having.
-            match lock(&self.file, libc::F_GETLK, libc::F_WRLCK) {
+            match in_the_way(&self.file) {
                 Ok(found) if found != libc::F_UNLCK && Instant::now() < end => {
                     std::thread::sleep(TICK);
                 }
@@ -84,17 +90,28 @@ impl Peers {
     }
 }
 
-/// Changes or asks for a lock on the whole file. Returns its kind, as the kernel left it.
-fn lock(file: &File, command: i32, kind: i32) -> io::Result<i32> {
-    // SAFETY: an all-zero flock is valid: from the start of the file to its end.
-    let mut wanted: libc::flock = unsafe { std::mem::zeroed() };
-    wanted.l_type = kind as libc::c_short;
-    wanted.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the descriptor is open, and these commands take a flock.
-    match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut wanted) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(i32::from(wanted.l_type)),
+/// Returns a lock of this kind on the whole file.
+fn whole(kind: i32) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
     }
+}
+
+/// Changes the lock of this process.
+fn set(file: &File, kind: i32) -> io::Result<()> {
+    fcntl(file, FcntlArg::F_SETLK(&whole(kind)))?;
+    Ok(())
+}
+
+/// Returns the kind of another process's lock that is in the way of an exclusive one.
+fn in_the_way(file: &File) -> io::Result<i32> {
+    let mut asked = whole(libc::F_WRLCK);
+    fcntl(file, FcntlArg::F_GETLK(&mut asked))?;
+    Ok(i32::from(asked.l_type))
 }
 
 #[cfg(test)]
@@ -127,8 +144,7 @@ mod tests {
 
     #[test]
     fn a_process_waits_for_its_peers_and_not_for_one_that_goes_on() {
-        // SAFETY: geteuid takes no arguments and cannot fail.
-        let user = unsafe { libc::geteuid() };
+        let user = geteuid().as_raw();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("peers");
         let join = || Peers::at(path.clone(), user).unwrap();
