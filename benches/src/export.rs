@@ -75,7 +75,6 @@ impl Choice {
 
 /// Measures all sets of both recordings.
 pub fn run(table: &mut Table) -> Result<()> {
-    midair_columns::install();
     let choice = Choice::of_environment();
     for (recording, make) in RECORDINGS {
         let sets = sets(recording, &choice.only);

@@ -3,7 +3,7 @@
 
 use midair_tests::Result;
 use midair_tests::lab::LabTarget;
-use midair_tests::stage::{command, stage};
+use midair_tests::stage::{command, run_staged, stage};
 use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
 use midair_tests::target::{PATIENCE, until};
@@ -27,7 +27,8 @@ impl Started {
             std::fs::remove_dir_all(&results)?;
         }
         let mut run = command("midair")?;
-        run.args(["run", "--hip-runtime-trace", "-f", "csv", "-o", "out", "-d"]);
+        run.args(["run", "--hip-runtime-trace", "-f", "csv", "parquet"]);
+        run.args(["-o", "out", "-d"]);
         run.arg(&results).arg("--").arg(kit.program("collected")?);
         Started::by(kit, run, results)
     }
@@ -99,14 +100,12 @@ fn a_killed_program_leaves_complete_files() -> Result<()> {
         started.target.target.signal(libc::SIGKILL)?;
         started.comes_to_have(40)?;
         until("the collector's end", || Ok(has_ended(collector)))?;
-        let mut names: Vec<_> = std::fs::read_dir(&started.results)?
+        let names: Vec<_> = std::fs::read_dir(&started.results)?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
             .collect::<Result<_>>()?;
-        names.sort();
-        assert!(
-            names.iter().all(|name| name.starts_with("out_")),
-            "{names:?}"
-        );
+        // Nothing is half there.
+        let is_whole = |name: &String| name.starts_with("out_") || name.starts_with("run=");
+        assert!(names.iter().all(is_whole), "{names:?}");
         if let Some(child) = child {
             // SAFETY: kill takes numbers only. The child waits for this signal.
             assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
@@ -137,6 +136,13 @@ fn the_program_sees_no_child_and_keeps_its_exit_status() -> Result<()> {
     assert_eq!(exit.status.code(), Some(7), "{exit}");
     // Complete when it returns.
     assert_eq!(launches_in(&results.join(FILE))?, 3, "{exit}");
+    let named = exit.stderr.iter();
+    let mut named = named.filter_map(|line| line.strip_prefix("Opened result file: "));
+    let calls = named.find(|file| file.contains("/kind=calls/"));
+    let shown = run_staged("midair", &["show", calls.ok_or("no parquet")?], PATIENCE)?;
+    let shown = shown.success()?.stdout;
+    let launches = shown.iter().filter(|row| row.contains("hipLaunchKernel"));
+    assert_eq!(launches.count(), 3, "{shown:?}");
     until("the collector's end", || Ok(has_ended(collector)))
 }
 

@@ -261,6 +261,7 @@ fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
         tree::link("midair", &built.join(name))?;
     }
     stage::stage_for(&built, &prefix, machine)?;
+    check::sent(&prefix)?;
     Ok(prefix)
 }
 

@@ -36,6 +36,24 @@ const LEFT_TO_US: [(&str, &str); 6] = [
 /// The most bytes of a product, by the end of its name.
 const LARGEST: [(&str, u64); 2] = [("-linux", 25_000_000), (".whl", 15_000_000)];
 
+/// The most bytes of a library that each attach sends into a process.
+const SENT: [(&str, u64); 1] = [(
+    "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
+    1_500_000,
+)];
+
+/// Fails where a library of a release build below this prefix is too large to be sent at each attach.
+pub fn sent(prefix: &Path) -> Outcome<()> {
+    for (name, most) in SENT {
+        let file = prefix.join(name);
+        let bytes = std::fs::metadata(&file).at("looking at", &file)?.len();
+        if bytes > most {
+            return failed(format!("{name} has {bytes} bytes, more than {most}"));
+        }
+    }
+    Ok(())
+}
+
 /// Checks what is in this directory. A checker that is not installed is named; if `strict`, that is a
 /// fault.
 pub fn check(dist: &Path, strict: bool) -> Outcome<()> {
@@ -196,5 +214,18 @@ mod tests {
             failure.0.contains("not one archive of each machine"),
             "{failure}"
         );
+    }
+
+    #[test]
+    fn a_library_with_writers_in_it_is_not_sent() {
+        let prefix = tempfile::tempdir().unwrap();
+        assert!(sent(prefix.path()).is_err(), "it is not there");
+        let file = prefix.path().join(SENT[0].0);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let library = std::fs::File::create(&file).unwrap();
+        for (bytes, fits) in [(1_000_000, true), (1_500_000, true), (5_800_000, false)] {
+            library.set_len(bytes).unwrap();
+            assert_eq!(sent(prefix.path()).is_ok(), fits, "{bytes}");
+        }
     }
 }

@@ -371,7 +371,6 @@ fn opened(matches: &ArgMatches, report: &Report) -> Result<(Input, Option<Window
 
 /// Runs `convert`. Returns the exit code.
 pub(crate) fn converted(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
-    midair_columns::install();
     midair_output::threads::use_all_processors();
     let (input, window) = opened(matches, &report)?;
     let (directory, prefix) = output(matches, "out");

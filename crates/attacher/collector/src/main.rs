@@ -41,7 +41,6 @@ fn main() -> ExitCode {
     };
     let signals: SigSet = ENDING.into_iter().collect();
     let _ = signals.thread_block();
-    midair_columns::install();
     midair_results::use_all_processors();
     match ends() {
         Ok((socket, spool)) => collect::run(order, &socket, spool),

@@ -24,13 +24,6 @@ fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
             )
             .hint(format!("use --output-format {}", built.join(" "))));
         };
-        if !format.is_at_hand() {
-            return Err(Failure::new(
-                Kind::Usage,
-                format!("only an attach can write {}", format.name()),
-            )
-            .hint("start the program without the profiler, and attach to it: midair attach PID -f parquet"));
-        }
         if !formats.contains(&format) {
             formats.push(format);
         }

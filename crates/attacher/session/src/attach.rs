@@ -404,7 +404,6 @@ fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> 
 
 /// Returns the directory of the results, if the real user can write there.
 pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<PathBuf, Failure> {
-    midair_columns::install();
     midair_output::threads::use_all_processors();
     let directory = rights::as_real_user(|| midair_results::check(&request.settings, identity))
         .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))?;

@@ -1,15 +1,11 @@
 //! Parquet files, written with the encoder of arrow-rs.
 //!
-//! `midair-output` knows the contents of the tables. It is also linked into the tool of a started
-//! program, and no target process needs a Parquet encoder. So the encoder is here, and
-//! the attaching side hands it over once ([`install`]).
-//!
-//! [`read`] reads such files back, for `midair show`.
+//! `midair-output` knows the contents of the tables and writes them with an [`Encoder`]. [`read`]
+//! reads such files back, for `midair show`.
 #![forbid(unsafe_code)]
 
 pub mod read;
 
-use midair_output::columns::{self, Encoder, Field, Group, Sink, Sort};
 use parquet::basic::{Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -17,27 +13,62 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 /// The most bytes of a dictionary, beyond which values would be stored one by one. This is more
 /// than a table allows for a group, since a kernel's name may have kilobytes.
 const MOST_DICTIONARY: usize = 64 << 20;
 
-/// Makes this process able to write Parquet.
-pub fn install() {
-    columns::install(open);
+/// The type of a column's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// Nanoseconds of CLOCK_BOOTTIME. They are signed, so that a difference may be negative.
+    Time,
+    /// An unsigned number.
+    Number,
+    /// A real number, stored as its bits.
+    Real,
+    /// A text, stored as its index in [`Group::texts`].
+    Text,
 }
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// What its values are.
+    pub sort: Sort,
+    /// Whether a row may have no value.
+    pub optional: bool,
+}
+
+/// The values of a column in a group of rows.
+#[derive(Debug, Clone, Default)]
+pub struct Column {
+    /// The values of the rows that have one, in order.
+    pub values: Vec<i64>,
+    /// For each row of an optional column, 1 where it has a value, else 0.
+    pub levels: Vec<i16>,
+}
+
+/// A group of rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Group<'a> {
+    /// The texts to which values refer.
+    pub texts: &'a [String],
+    /// One column for each field, in the order of the fields.
+    pub columns: &'a [Column],
+}
+
+/// Where the bytes of a file go.
+pub type Sink = Box<dyn Write + Send>;
 
 /// A file that has been started.
-struct File {
+pub struct Encoder {
     writer: SerializedFileWriter<Sink>,
     fields: &'static [Field],
-}
-
-fn open(sink: Sink, fields: &'static [Field]) -> io::Result<Box<dyn Encoder>> {
-    let writer = begin(sink, fields).map_err(failed)?;
-    Ok(Box::new(File { writer, fields }))
 }
 
 fn begin(sink: Sink, fields: &'static [Field]) -> Result<SerializedFileWriter<Sink>, ParquetError> {
@@ -101,12 +132,30 @@ fn failed(error: ParquetError) -> io::Error {
     }
 }
 
-impl Encoder for File {
-    fn group(&mut self, group: &Group<'_>) -> io::Result<()> {
+impl Encoder {
+    /// Starts a file with these columns.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn begin(sink: Sink, fields: &'static [Field]) -> io::Result<Encoder> {
+        let writer = begin(sink, fields).map_err(failed)?;
+        Ok(Encoder { writer, fields })
+    }
+
+    /// Takes a group of rows.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn group(&mut self, group: &Group<'_>) -> io::Result<()> {
         self.rows(group).map_err(failed)
     }
 
-    fn finish(self: Box<Self>, metadata: Vec<(String, String)>) -> io::Result<()> {
+    /// Ends the file, with these keys and values in its metadata. All bytes have been written when
+    /// this returns.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn finish(self, metadata: Vec<(String, String)>) -> io::Result<()> {
         let mut writer = self.writer;
         for (key, value) in metadata {
             writer.append_key_value_metadata(KeyValue::new(key, value));
@@ -114,9 +163,7 @@ impl Encoder for File {
         let mut sink = writer.into_inner().map_err(failed)?;
         sink.flush()
     }
-}
 
-impl File {
     fn rows(&mut self, group: &Group<'_>) -> Result<(), ParquetError> {
         let texts: Vec<ByteArray> = group
             .texts

@@ -179,7 +179,7 @@ fn damaged(what: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_output::columns::{Column, Field, Group, Sort};
+    use crate::{Column, Encoder, Field, Group, Sort};
     use std::io::Write;
 
     const FIELDS: &[Field] = &[
@@ -210,7 +210,7 @@ mod tests {
     fn written() -> Vec<u8> {
         let named = tempfile::NamedTempFile::new().unwrap();
         let sink = Box::new(named.reopen().unwrap());
-        let mut encoder = crate::open(sink, FIELDS).unwrap();
+        let mut encoder = Encoder::begin(sink, FIELDS).unwrap();
         let column = |values: &[i64], levels: &[i16]| Column {
             values: values.to_vec(),
             levels: levels.to_vec(),

@@ -19,7 +19,7 @@ use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::options::{Format, SummaryTo};
 use crate::sink::Opened;
-use crate::{columns, notes, summary};
+use crate::{notes, summary};
 use midair_trace::api::Names;
 use std::path::PathBuf;
 
@@ -139,11 +139,6 @@ impl Format {
     /// Returns the extension of its files, without the dot.
     pub fn extension(self) -> &'static str {
         self.row().map_or("", |row| row.extension)
-    }
-
-    /// Whether this process can write it. Only the attaching side can write Parquet.
-    pub fn is_at_hand(self) -> bool {
-        self != Format::Parquet || columns::encoder().is_some()
     }
 
     fn row(self) -> Option<&'static Row> {
@@ -273,12 +268,5 @@ mod tests {
         for (format, extension) in wanted {
             assert_eq!(format.extension(), extension);
         }
-    }
-
-    /// Nothing has installed an encoder in this process.
-    #[test]
-    fn only_parquet_needs_an_encoder() {
-        let missing = Format::all().filter(|format| !format.is_at_hand());
-        assert_eq!(missing.collect::<Vec<_>>(), [Format::Parquet]);
     }
 }

@@ -13,7 +13,6 @@
 mod agent_numbers;
 mod arguments;
 mod burst_report;
-pub mod columns;
 mod counted_so_far;
 mod counter_findings;
 mod counter_report;

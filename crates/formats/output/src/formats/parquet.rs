@@ -14,7 +14,6 @@ mod layout;
 mod rows;
 mod table;
 
-use crate::columns;
 use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
 use crate::files::{FileSet, Folder, ReservedFile, WriteError};
@@ -37,7 +36,6 @@ const MOST_NAME: usize = 100;
 /// The writer, which has the tables of one session at a time.
 struct Parquet {
     folder: Folder,
-    open: columns::Open,
     done: Vec<ReservedFile>,
 }
 
@@ -54,13 +52,8 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
         Some(base) => folder.moved(base)?,
         None => folder,
     };
-    let open = columns::encoder().ok_or_else(|| WriteError::File {
-        path: PathBuf::from("*.parquet"),
-        source: io::Error::new(io::ErrorKind::Unsupported, "only an attach can write it"),
-    })?;
     Ok(Box::new(Parquet {
         folder,
-        open,
         done: Vec::new(),
     }))
 }
@@ -103,7 +96,6 @@ impl Writer for Parquet {
             place: directory(&process.place, &process.node.hostname),
             name: format!("{}-{}.parquet", process.pid, process.init_time),
             folder: &self.folder,
-            open: self.open,
             tables: LAYOUTS.iter().map(|_| None).collect(),
             done: &mut self.done,
         };
@@ -125,7 +117,6 @@ struct Session<'s> {
     place: PathBuf,
     name: String,
     folder: &'s Folder,
-    open: columns::Open,
     /// The tables that have rows, by [`Kind`].
     tables: Vec<Option<Table>>,
     done: &'s mut Vec<ReservedFile>,
@@ -139,7 +130,7 @@ impl Session<'_> {
             let (directory, fields) = LAYOUTS.get(at).copied().unwrap_or_default();
             let below = self.place.join(format!("kind={directory}"));
             let file = self.folder.create_below(&below, &self.name)?;
-            let table = Table::begin(file, fields, self.open)?;
+            let table = Table::begin(file, fields)?;
             if let Some(place) = self.tables.get_mut(at) {
                 *place = Some(table);
             }

@@ -24,7 +24,6 @@ fn plan(directory: &Path, formats: Vec<Format>) -> Plan {
 /// as one of a result.
 #[test]
 fn every_file_of_a_result_keeps_its_name_from_the_next() {
-    midair_columns::install();
     let names = Names::amd();
     let formats: Vec<Format> = Format::all().filter(|it| *it != Format::Parquet).collect();
     let all = tempfile::tempdir().unwrap();

@@ -32,7 +32,6 @@ fn compared(tables: &Path, csv: &Path) -> Value {
 
 /// Writes both formats of a session, and returns what DuckDB finds if they are equal.
 fn read(trace: &Trace) -> Value {
-    midair_columns::install();
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     for (name, format) in [("tables", Format::Parquet), ("csv", Format::Csv)] {
@@ -131,7 +130,6 @@ fn the_metadata_tells_of_losses() {
 /// first one.
 #[test]
 fn ranks_are_parts_of_one_table() {
-    midair_columns::install();
     let directory = tempfile::tempdir().unwrap();
     let names = Names::amd();
     let mut parts = [recorded("hip"), recorded("hip")];
@@ -160,7 +158,6 @@ fn ranks_are_parts_of_one_table() {
 /// The queries in the book must find something.
 #[test]
 fn the_book_has_queries_that_run() {
-    midair_columns::install();
     let directory = tempfile::tempdir().unwrap();
     let mut parts = [recorded("hip"), recorded("hip"), recorded("hip")];
     for (rank, part) in (0..).zip(&mut parts) {
@@ -188,7 +185,6 @@ fn the_book_has_queries_that_run() {
 #[test]
 fn a_thousand_ranks_are_one_table() {
     const RANKS: u64 = 1000;
-    midair_columns::install();
     let directory = tempfile::tempdir().unwrap();
     let tables = plan(&directory.path().join("ranks"), &[Format::Parquet]);
     let mut part = recorded("hip");
@@ -247,11 +243,8 @@ fn rows_are_written_as_groups_fill() {
     assert_eq!(said["rows"]["markers"], 5_000);
 }
 
-/// A process whose tool writes the files itself has no encoder, so it refuses the format by name.
 #[test]
 fn odd_places_are_refused_in_words() {
-    midair_columns::install();
-    assert!(Format::Parquet.is_at_hand());
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("run=__HIVE_DEFAULT_PARTITION__"), "").unwrap();
     let plan = plan(directory.path(), &[Format::Parquet]);

@@ -41,7 +41,6 @@ fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// Several files name the directory, so it must be the same each time.
 #[test]
 fn any_number_of_threads_writes_the_same_bytes() {
-    midair_columns::install();
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path().join("out");
     let names = Names::amd();
@@ -85,7 +84,6 @@ fn any_number_of_threads_writes_the_same_bytes() {
 
 #[test]
 fn a_format_that_fails_is_named_and_stops_the_others() {
-    midair_columns::install();
     let directory = tempfile::tempdir().unwrap();
     let trace = recorded("hip");
     for (suffix, formats) in [

@@ -1,7 +1,7 @@
 //! The tables and their columns. Times are nanoseconds. Columns that only CUDA's records have are
 //! empty in all others, so that the files of all processes have the same columns.
 
-use crate::columns::{Field, Sort};
+use midair_columns::{Field, Sort};
 
 /// A table, by its place in [`LAYOUTS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! A table that is being written: rows are gathered in columns until a group is full.
 
-use crate::columns::{Column, Encoder, Field, Group, Open};
 use crate::files::{OutputFile, ReservedFile, WriteError};
 use foldhash::fast::RandomState;
+use midair_columns::{Column, Encoder, Field, Group};
 use std::collections::HashMap;
 use std::io;
 
@@ -19,7 +19,7 @@ pub(super) type Known = (u8, u64);
 /// The table.
 pub(super) struct Table {
     file: ReservedFile,
-    encoder: Box<dyn Encoder>,
+    encoder: Encoder,
     fields: &'static [Field],
     columns: Vec<Column>,
     /// The number of whole rows, and the column of the next value.
@@ -34,13 +34,10 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn begin(
-        file: OutputFile,
-        fields: &'static [Field],
-        open: Open,
-    ) -> Result<Table, WriteError> {
+    pub(super) fn begin(file: OutputFile, fields: &'static [Field]) -> Result<Table, WriteError> {
         let (writer, file) = file.apart();
-        let encoder = open(Box::new(writer), fields).map_err(|error| file.failed(error))?;
+        let encoder =
+            Encoder::begin(Box::new(writer), fields).map_err(|error| file.failed(error))?;
         Ok(Table {
             file,
             encoder,
