@@ -1,4 +1,5 @@
-// collected: a program for `e2e/collector.rs` on the stand-in runtimes. Commands:
+// collected [filter PROGRAM ...]: a program for `e2e/collector.rs` on the stand-in runtimes. With "filter" it becomes PROGRAM in a
+// sandbox, whose filter of system calls allows all. Commands:
 //   work N     N kernels, each waited for
 //   children   "children E signals N": the errno of a wait for any child of any kind, and how often SIGCHLD came
 //   fork       "fork PID": a child that waits to be killed, and has all descriptors of this process
@@ -10,6 +11,8 @@
 #include "hip.h"
 #include <dirent.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -40,7 +43,18 @@ static void close_sockets(void) {
   if (all) closedir(all);
 }
 
-int main(void) {
+static void filter(void) {
+  struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  struct sock_fprog program = {1, &all};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) fail("seccomp");
+}
+
+int main(int argc, char **argv) {
+  if (argc > 2) {
+    filter();
+    execv(argv[2], argv + 2);
+    fail("%s cannot be executed", argv[2]);
+  }
   signal(SIGCHLD, on_child);
   hipStream_t stream;
   HIP(hipStreamCreate(&stream));

@@ -8,6 +8,7 @@ use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
 use midair_tests::target::{PATIENCE, until};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,12 +22,16 @@ struct Started {
 }
 
 impl Started {
-    fn new(kit: &Kit) -> Result<Started> {
+    /// Starts it with this in front of our command.
+    fn new(kit: &Kit, front: &[&str]) -> Result<Started> {
         let results = kit.scratch().join("results");
         if results.exists() {
             std::fs::remove_dir_all(&results)?;
         }
-        let mut run = command("midair")?;
+        let midair = command("midair")?;
+        let mut words = front.iter().map(OsStr::new).chain([midair.get_program()]);
+        let mut run = Command::new(words.next().ok_or("no program")?);
+        run.args(words);
         run.args(["run", "--hip-runtime-trace", "-f", "csv", "parquet"]);
         run.args(["-o", "out", "-d"]);
         run.arg(&results).arg("--").arg(kit.program("collected")?);
@@ -88,7 +93,7 @@ fn has_ended(pid: i32) -> bool {
 fn a_killed_program_leaves_complete_files() -> Result<()> {
     let kit = Kit::new()?;
     for has_child in [false, true] {
-        let mut started = Started::new(&kit)?;
+        let mut started = Started::new(&kit, &[])?;
         started.ask("work 40")?;
         // It has our end of the socket, too, and lives on.
         let child = match has_child {
@@ -117,7 +122,7 @@ fn a_killed_program_leaves_complete_files() -> Result<()> {
 #[test]
 fn the_program_sees_no_child_and_keeps_its_exit_status() -> Result<()> {
     let kit = Kit::new()?;
-    let mut started = Started::new(&kit)?;
+    let mut started = Started::new(&kit, &[])?;
     let none = "children none signals 0";
     assert_eq!(started.ask("children")?, none);
     started.ask("work 3")?;
@@ -150,7 +155,7 @@ fn the_program_sees_no_child_and_keeps_its_exit_status() -> Result<()> {
 #[test]
 fn a_program_that_closes_all_sockets_has_its_files() -> Result<()> {
     let kit = Kit::new()?;
-    let mut started = Started::new(&kit)?;
+    let mut started = Started::new(&kit, &[])?;
     started.ask("work 2")?;
     started.ask("sockets")?;
     // The collector has seen it, and goes on.
@@ -168,12 +173,27 @@ fn a_program_that_closes_all_sockets_has_its_files() -> Result<()> {
 #[test]
 fn a_program_that_becomes_another_leaves_complete_files() -> Result<()> {
     let kit = Kit::new()?;
-    let mut started = Started::new(&kit)?;
+    let mut started = Started::new(&kit, &[])?;
     started.ask("work 4")?;
     started.ask("become")?;
     started.comes_to_have(4)?;
     let exit = started.target.target.wait(PATIENCE)?;
     assert_eq!(exit.status.code(), Some(5), "{exit}");
+    Ok(())
+}
+
+/// Filters of system calls under which the program was started are none of its own.
+#[test]
+fn a_program_in_a_sandbox_is_recorded() -> Result<()> {
+    let kit = Kit::new()?;
+    let sandbox = kit.program("collected")?.display().to_string();
+    let mut started = Started::new(&kit, &[&sandbox, "filter"])?;
+    started.ask("work 2")?;
+    started.target.send("quit")?;
+    let results = started.results.clone();
+    let exit = started.target.target.wait(PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(7), "{exit}");
+    assert_eq!(launches_in(&results.join(FILE))?, 2, "{exit}");
     Ok(())
 }
 

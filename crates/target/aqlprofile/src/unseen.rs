@@ -232,7 +232,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), String> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err("cannot create a pipe: no free descriptors".to_owned());
     }
-    // Descriptors 0 to 2 are replaced in the child, so the pipe must not use them.
+    // The numbers 0 to 2 are the application's own, even where it has closed them.
     let moved = ends.map(|end| {
         // SAFETY: pipe2 has just made the descriptor, and nothing else owns it.
         let end = unsafe { OwnedFd::from_raw_fd(end) };

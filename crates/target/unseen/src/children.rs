@@ -216,6 +216,30 @@ mod tests {
         assert_eq!(said(script), "0");
     }
 
+    /// An application that has closed its standard output has another file there.
+    #[test]
+    fn its_output_may_have_any_number_here() {
+        let (mut from, to) = std::io::pipe().unwrap();
+        let nothing = std::fs::File::open("/dev/null").unwrap();
+        let own = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+        // SAFETY: the calls take numbers only. The test reads no standard input meanwhile.
+        unsafe { libc::dup2(to.as_raw_fd(), 0) };
+        drop(to);
+        start(&Start {
+            program: Path::new("/bin/sh"),
+            arguments: &["-c".into(), "read line; echo there".into()],
+            variables: &[],
+            input: nothing.as_fd(),
+            output: std::io::stdin().as_fd(),
+        })
+        .unwrap();
+        // SAFETY: as above.
+        unsafe { libc::dup2(own.as_raw_fd(), 0) };
+        let mut said = String::new();
+        from.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "there\n");
+    }
+
     #[test]
     fn a_program_that_is_not_there_shows_in_the_end_of_its_output() {
         let nothing = std::fs::File::open("/dev/null").unwrap();

@@ -18,7 +18,7 @@ mod sandbox;
 pub use sandbox::note_start;
 
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_void};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -43,9 +43,9 @@ pub struct Start<'a> {
     pub arguments: &'a [OsString],
     /// More variables for it, `NAME=VALUE`.
     pub variables: &'a [OsString],
-    /// Its standard input, a number above 2.
+    /// Its standard input.
     pub input: BorrowedFd<'a>,
-    /// Its standard output, a number above 2.
+    /// Its standard output.
     pub output: BorrowedFd<'a>,
 }
 
@@ -94,7 +94,10 @@ pub fn start(start: &Start<'_>) -> Result<(), String> {
         .collect();
     let environment = environment(start.variables);
     let (arguments, environment) = (pointers(&arguments), pointers(&environment));
-    match children::start(&arguments, &environment, start.input, start.output) {
+    // Copies have numbers above 2, which the children do not replace.
+    let copy = |of: BorrowedFd<'_>| of.try_clone_to_owned().map_err(|error| error.to_string());
+    let (input, output) = (copy(start.input)?, copy(start.output)?);
+    match children::start(&arguments, &environment, input.as_fd(), output.as_fd()) {
         true => Ok(()),
         false => Err("the kernel makes no more processes here".to_owned()),
     }

@@ -28,7 +28,7 @@ pub(crate) fn refuses() -> Option<&'static str> {
     }
     // Our child, which ends at once, would be the first process of the new namespace, and no other
     // could be made there.
-    let own = Path::new("/proc/self/ns/pid");
+    let own = Path::new("/proc/thread-self/ns/pid");
     // Linux has the second link since 4.12. It leads nowhere while the new namespace has no process.
     let of_children = own.with_file_name("pid_for_children");
     let is_new = of_children.symlink_metadata().is_ok()
