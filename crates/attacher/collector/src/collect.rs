@@ -17,9 +17,13 @@ use nix::time::{ClockId, clock_gettime};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 /// The message where `--process-sync` waits no longer.
 const STILL_RECORDED: &str = "warning: --process-sync: other children of the same parent were still being recorded after a minute";
+
+/// How often a sign of life is given.
+const TICK: Duration = Duration::from_secs(1);
 
 /// A session that is being recorded.
 struct Session {
@@ -36,6 +40,7 @@ struct Session {
 /// Collects what the order says, from the first answer to the last.
 pub(crate) fn run(order: Order, socket: &UnixStream, reader: Reader) {
     let printer = Printer { order, socket };
+    show_life(&reader);
     let (mut session, plan) = match begin(order, reader) {
         Ok(begun) => begun,
         Err(failure) => {
@@ -51,6 +56,20 @@ pub(crate) fn run(order: Order, socket: &UnixStream, reader: Reader) {
         printer.sentence(STILL_RECORDED);
     }
     printer.message(message::DONE, &[u8::from(wrote)]);
+}
+
+/// Shows the application's side that this process lives, while it writes.
+fn show_life(reader: &Reader) {
+    let file = reader.fd().try_clone_to_owned();
+    let Some(spool) = file.ok().and_then(|file| Reader::of(file).ok()) else {
+        return;
+    };
+    let ticks = move || loop {
+        spool.head().lease_tick.fetch_add(1, Relaxed);
+        std::thread::sleep(TICK);
+    };
+    // Without it the application waits for a minute at most.
+    drop(std::thread::Builder::new().spawn(ticks));
 }
 
 /// Prepares a session. It is better to fail now than at the end. Returns the plan of counters for

@@ -3,7 +3,7 @@
 //!
 //! The worker thread is created here instead of by the engine, and runs the same session. It
 //! attaches the named tools, hooks the tables, polls, and drains at the end. There is no attacher
-//! that reads a spool, so a tool that wants records makes the spool and reads it itself
+//! that makes a spool, so a tool that wants records makes the spool and has it read
 //! ([`give_spool`]). Tools with buffers need no reader.
 //!
 //! * [`attach`] and [`detach`] serve `rocprofiler_attach` and `rocprofiler_detach`: the thread
@@ -51,7 +51,7 @@ use thread::{finish, serve, set_up};
 const STACK: usize = 1 << 20;
 /// The longest set-up; most of it is the tool's work.
 const SET_UP: Duration = Duration::from_secs(20);
-/// The longest detach, in which the tool writes its files.
+/// The longest detach, in which the tool has its files written.
 const DETACH: Duration = Duration::from_secs(600);
 /// How long an exit waits for the worker thread, which has to drain and to restore the tables, but
 /// writes no files.
@@ -75,7 +75,7 @@ pub fn kind() -> Kind {
     }
 }
 
-/// Accepts the spool that the calling tool reads, during its `tool_attach`.
+/// Accepts the spool that the calling tool made, during its `tool_attach`.
 ///
 /// # Errors
 /// [`Status::NOT_AVAILABLE`] when an attacher reads another spool, or another tool has given one.

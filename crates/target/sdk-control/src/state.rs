@@ -69,7 +69,7 @@ pub(crate) struct State {
     pub has_guest: AtomicBool,
     /// Held while a session starts or ends, one at a time.
     pub life: Mutex<()>,
-    /// The spool that a midair tool reads.
+    /// The spool that a midair tool made.
     pub spool: Mutex<Option<Area>>,
     /// How long writing may take after a signal, in seconds.
     pub signal_limit: AtomicU64,

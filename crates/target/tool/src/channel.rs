@@ -8,11 +8,13 @@ use midair_record::collector::{END, HEAD, Head};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Instant;
 
 /// The lowest number of our descriptors. 0 to 2 are the application's own, even where it has closed
 /// them, and standard input, output and error in the collector.
 const LEAST: c_int = 3;
+
+/// How often it is asked whether to wait on, ms.
+const LOOK: c_int = 1000;
 
 /// Our end.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub(crate) struct Channel(VerifiedFd);
 pub(crate) enum Lost {
     /// The other side has ended, or says what no collector says.
     Ended,
-    /// The deadline has passed.
+    /// It was not waited for any longer.
     Late,
 }
 
@@ -67,20 +69,20 @@ impl Channel {
             } == 1
     }
 
-    /// Waits for a message. Returns its kind and its bytes.
-    pub(crate) fn hear(&self, deadline: Instant) -> Result<(u8, Vec<u8>), Lost> {
+    /// Waits for a message as long as `waits` says, which is asked each second. Returns the
+    /// message's kind and its bytes.
+    pub(crate) fn hear(&self, mut waits: impl FnMut() -> bool) -> Result<(u8, Vec<u8>), Lost> {
         let mut head = [0; HEAD];
-        self.fill(&mut head, deadline)?;
+        self.fill(&mut head, &mut waits)?;
         let head = Head::read(head).ok_or(Lost::Ended)?;
         let mut bytes = vec![0; head.len];
-        self.fill(&mut bytes, deadline)?;
+        self.fill(&mut bytes, &mut waits)?;
         Ok((head.kind, bytes))
     }
 
-    fn fill(&self, mut rest: &mut [u8], deadline: Instant) -> Result<(), Lost> {
+    fn fill(&self, mut rest: &mut [u8], waits: &mut impl FnMut() -> bool) -> Result<(), Lost> {
         while !rest.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if !waits() {
                 return Err(Lost::Late);
             }
             let mut poll = libc::pollfd {
@@ -88,9 +90,8 @@ impl Channel {
                 events: libc::POLLIN,
                 revents: 0,
             };
-            let most = left.as_millis().clamp(1, 1000) as c_int;
             // SAFETY: the pointer is to one valid entry.
-            if unsafe { libc::poll(&mut poll, 1, most) } <= 0 {
+            if unsafe { libc::poll(&mut poll, 1, LOOK) } <= 0 {
                 continue;
             }
             if !self.0.is_ours() {
@@ -124,10 +125,14 @@ mod tests {
     use midair_record::collector::say;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(20)
+    /// Waits, as often as it is asked in 20 seconds.
+    fn patient() -> impl FnMut() -> bool {
+        let mut left = 20;
+        move || {
+            left -= 1;
+            left > 0
+        }
     }
 
     #[test]
@@ -136,19 +141,19 @@ mod tests {
         let mut far = UnixStream::from(far);
         say(&mut far, 4, b"one").unwrap();
         say(&mut far, 7, b"").unwrap();
-        assert_eq!(channel.hear(soon()), Ok((4, b"one".to_vec())));
-        assert_eq!(channel.hear(soon()), Ok((7, Vec::new())));
-        assert_eq!(channel.hear(Instant::now()), Err(Lost::Late));
+        assert_eq!(channel.hear(patient()), Ok((4, b"one".to_vec())));
+        assert_eq!(channel.hear(patient()), Ok((7, Vec::new())));
+        assert_eq!(channel.hear(|| false), Err(Lost::Late));
         assert!(channel.end());
         let mut word = [0];
         far.read_exact(&mut word).unwrap();
         assert_eq!(word, [END]);
         // A length that no collector announces, and half a message.
         far.write_all(&[1, 255, 255, 255, 255]).unwrap();
-        assert_eq!(channel.hear(soon()), Err(Lost::Ended));
+        assert_eq!(channel.hear(patient()), Err(Lost::Ended));
         far.write_all(&[1, 9, 0, 0, 0, 1]).unwrap();
         drop(far);
-        assert_eq!(channel.hear(soon()), Err(Lost::Ended));
+        assert_eq!(channel.hear(patient()), Err(Lost::Ended));
         assert!(!channel.end());
     }
 

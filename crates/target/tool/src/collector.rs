@@ -11,7 +11,7 @@ use crate::console;
 use crate::sdk::{Sdk, SdkError, SessionKind};
 use midair_failure::{Failure, Kind};
 use midair_record::collector::{Order, PROGRAM, message};
-use midair_record::spool::{DEFAULT_SIZE, ReaderOptions, Unread, command, outcome, state};
+use midair_record::spool::{DEFAULT_SIZE, Head, ReaderOptions, Unread, command, outcome, state};
 use midair_settings::{ALIASES, KEEP_RESULTS, SCREEN, Settings, options};
 use midair_unseen::Start;
 use std::ffi::{CStr, CString, OsString};
@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 /// How long the collector may take to get ready. Most of it is for packets of counters.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 /// How long it may take to write the files.
-const WRITE_LIMIT: Duration = Duration::from_secs(600);
-/// The same where it cannot say that it still runs.
-const UNHEARD_LIMIT: Duration = Duration::from_secs(60);
-/// How often such a collector is looked at.
+const WRITE_LIMIT: Duration = Duration::from_secs(3600);
+/// How long it may show no sign of life meanwhile.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How often a collector is looked at that cannot be heard.
 const TICK: Duration = Duration::from_millis(5);
 /// How many successive dispatches have the same group, where there are several groups.
 const INTERVAL: &CStr = c"ROCPROF_COUNTER_GROUPS_INTERVAL";
@@ -147,7 +147,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
 fn ready(channel: &Channel) -> Result<Vec<u8>, Failure> {
     let deadline = Instant::now() + READY_LIMIT;
     let setup = |what: String| Failure::new(Kind::Setup, what);
-    match channel.hear(deadline) {
+    match channel.hear(|| Instant::now() < deadline) {
         Ok((message::READY, plan)) => Ok(plan),
         Ok((message::REFUSED, reason)) => {
             let reason = String::from_utf8_lossy(&reason).into_owned();
@@ -206,11 +206,41 @@ pub fn finish() {
     }
 }
 
+/// How long a collector that writes is waited for.
+struct Patience {
+    begun: Instant,
+    /// The last sign of life, and when it was seen.
+    sign: (u64, Instant),
+}
+
+impl Patience {
+    fn new() -> Patience {
+        let now = Instant::now();
+        Patience {
+            begun: now,
+            sign: (0, now),
+        }
+    }
+
+    /// Whether to wait on.
+    fn lasts(&mut self, head: &Head) -> bool {
+        self.lasts_at(head.lease_tick.load(Relaxed), Instant::now())
+    }
+
+    fn lasts_at(&mut self, sign: u64, now: Instant) -> bool {
+        if sign != self.sign.0 {
+            self.sign = (sign, now);
+        }
+        now < self.begun + WRITE_LIMIT && now < self.sign.1 + SILENCE
+    }
+}
+
 /// Prints what the collector says until the files are complete. Returns why they are not, if so.
 fn listen(recording: &Recording) -> Option<&'static str> {
-    let deadline = Instant::now() + WRITE_LIMIT;
+    let mut patience = Patience::new();
     loop {
-        match recording.channel.hear(deadline) {
+        let head = recording.spool.head();
+        match recording.channel.hear(|| patience.lasts(head)) {
             Ok((message::DONE, wrote)) => {
                 if wrote.first() == Some(&1) {
                     WROTE.store(true, Relaxed);
@@ -226,9 +256,9 @@ fn listen(recording: &Recording) -> Option<&'static str> {
 
 /// Waits until the files are complete, where the application has closed our end of the socket.
 fn unheard(spool: &Unread) -> Option<&'static str> {
-    let deadline = Instant::now() + UNHEARD_LIMIT;
+    let mut patience = Patience::new();
     while spool.head().command.load(Acquire) != command::DETACH {
-        if Instant::now() >= deadline {
+        if !patience.lasts(spool.head()) {
             return Some("midair's collector did not finish in time");
         }
         std::thread::sleep(TICK);
@@ -242,5 +272,33 @@ fn unheard(spool: &Unread) -> Option<&'static str> {
 pub fn report_if_empty(sdk: Sdk) {
     if !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming {
         console::report_empty(&settings(sdk));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_is_waited_for_while_it_lives_but_not_forever() {
+        let mut patience = Patience::new();
+        let after = |seconds| patience.begun + Duration::from_secs(seconds);
+        let times = [0, 59, 100, 159, 160].map(after);
+        let signs = [0, 1, 1, 1, 1];
+        let lasts: Vec<bool> = signs
+            .into_iter()
+            .zip(times)
+            .map(|(sign, at)| patience.lasts_at(sign, at))
+            .collect();
+        // A minute after the last sign, which was seen at 59 s.
+        assert_eq!(lasts, [true, true, true, false, false]);
+        let mut patience = Patience::new();
+        let begun = patience.begun;
+        let mut each_second = (1..).map(|sign| begun + Duration::from_secs(sign));
+        let mut signs = 1..;
+        let waited = each_second
+            .by_ref()
+            .take_while(|at| patience.lasts_at(signs.next().unwrap_or_default(), *at));
+        assert_eq!(waited.count(), 3599);
     }
 }

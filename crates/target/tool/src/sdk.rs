@@ -136,7 +136,7 @@ impl Sdk {
             _ => SessionKind::Engine,
         }
     }
-    /// Passes the spool that we read to the SDK: its address and its size in bytes.
+    /// Passes the spool that we made to the SDK: its address and its size in bytes.
     ///
     /// # Safety
     /// The spool must stay mapped until the session is over.
