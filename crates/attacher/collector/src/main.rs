@@ -13,7 +13,7 @@ mod follow;
 mod peers;
 mod print;
 
-use midair_record::collector::Order;
+use midair_record::collector::{Order, message, say};
 use midair_record::spool::Reader;
 use nix::sys::signal::{SigSet, Signal};
 use std::io;
@@ -42,15 +42,22 @@ fn main() -> ExitCode {
     let signals: SigSet = ENDING.into_iter().collect();
     let _ = signals.thread_block();
     midair_results::use_all_processors();
-    match ends() {
-        Ok((socket, spool)) => collect::run(order, &socket, spool),
-        Err(_) => return ExitCode::FAILURE,
+    let Ok((mut socket, spool)) = ends() else {
+        return ExitCode::FAILURE;
+    };
+    match Reader::of(spool) {
+        Ok(reader) => collect::run(order, &socket, reader),
+        Err(error) => drop(say(
+            &mut socket,
+            message::REFUSED,
+            error.to_string().as_bytes(),
+        )),
     }
     ExitCode::SUCCESS
 }
 
 /// Takes the socket and the spool from standard input and output, which nothing else must use.
-fn ends() -> io::Result<(UnixStream, Reader)> {
+fn ends() -> io::Result<(UnixStream, OwnedFd)> {
     let socket: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
     let spool = io::stdout().as_fd().try_clone_to_owned()?;
     let nothing = io::stderr();
@@ -58,6 +65,5 @@ fn ends() -> io::Result<(UnixStream, Reader)> {
     nix::unistd::dup2_stdout(&nothing)?;
     let socket = UnixStream::from(socket);
     socket.set_write_timeout(Some(PATIENCE))?;
-    let spool = Reader::of(spool).map_err(io::Error::other)?;
     Ok((socket, spool))
 }

@@ -92,7 +92,7 @@ pub const COMMANDS: &[Row] = &[
         "run",
         "the head of APP's file; `-i`, `-E`",
         "libraries of the one file, into `XDG_CACHE_HOME`; the results are APP's",
-        "APP, which this process becomes",
+        "APP, which this process becomes, and by APP its collector",
     ),
     other(
         MIDAIR,
@@ -140,7 +140,7 @@ pub const COMMANDS: &[Row] = &[
         "-- APP",
         "the head of APP's file; `-i`, `-E`",
         "libraries of the one file, into `XDG_CACHE_HOME`; the results are APP's",
-        "APP: this process becomes it, or it runs once for each group of counters",
+        "APP: this process becomes it, or it runs once for each group of counters; by APP its collector",
     ),
     other(
         COMPUTE,

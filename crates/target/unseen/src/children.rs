@@ -128,7 +128,9 @@ pub(crate) fn start(
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let data = (&raw const start).cast_mut().cast::<c_void>();
         let pid = libc::clone(first, one, libc::CLONE_VM | libc::CLONE_VFORK, data);
-        let mut status = 1;
+        // A thread of the application that waits for children of any kind may be first. Then whether
+        // the second child was made shows in the end of its input and output.
+        let mut status = 0;
         if pid > 0 {
             while libc::waitpid(pid, &mut status, libc::__WCLONE) < 0
                 && *libc::__errno_location() == libc::EINTR

@@ -141,5 +141,8 @@ mod tests {
         assert!(Reader::of(File::open("/dev/null").unwrap().into()).is_err());
         let (_, fd) = Mapping::new(CHUNKS_AT).unwrap();
         assert!(Reader::of(fd).is_err(), "no chunk");
+        let (unread, fd) = Unread::create(&options(b"")).unwrap();
+        unread.head().version.store(crate::VERSION + 1, Relaxed);
+        assert!(matches!(Reader::of(fd), Err(MapError::OtherBuild)));
     }
 }

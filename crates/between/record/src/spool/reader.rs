@@ -3,7 +3,7 @@
 use super::made::{CHUNKS_AT, FIRST_CHUNKS, head_of, made};
 use super::mapping::Mapping;
 use super::{
-    CHUNK, CHUNK_BODY, ChunkHead, DROP_SLOTS, HEAD, Head, MESSAGE, SETTINGS, bytes, chunk,
+    CHUNK, CHUNK_BODY, ChunkHead, DROP_SLOTS, HEAD, Head, MAGIC, MESSAGE, SETTINGS, bytes, chunk,
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,6 +37,9 @@ pub enum MapError {
         /// Why.
         source: io::Error,
     },
+    /// Another process made it, of another build of midair.
+    #[error("the spool is of another build of midair")]
+    OtherBuild,
     /// The settings do not fit.
     #[error("the settings take {0} bytes, more than {SETTINGS}")]
     Settings(usize),
@@ -72,6 +75,10 @@ impl Reader {
     /// [`MapError`] for another file, and when memory runs out.
     pub fn of(fd: OwnedFd) -> Result<Reader, MapError> {
         let mapping = Mapping::of(&fd, CHUNKS_AT + 2 * CHUNK)?;
+        let head = head_of(&mapping);
+        if (head.magic.load(Relaxed), head.version.load(Relaxed)) != (MAGIC, crate::VERSION) {
+            return Err(MapError::OtherBuild);
+        }
         let chunk_count = (mapping.len() - CHUNKS_AT) / CHUNK;
         Ok(Reader::new(mapping, fd, chunk_count))
     }
