@@ -78,9 +78,7 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool)
         *has_parked = true;
         word.store(mailbox::PARKED, Release);
         // An attacher that sees the report may come back at once, and finds this thread parked.
-        if let Some(over) = over {
-            over.report();
-        }
+        drop(over);
         loop {
             let handed = loop {
                 match word.load(Acquire) {

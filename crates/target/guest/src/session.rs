@@ -71,7 +71,8 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) -> Option<Over> {
     })
 }
 
-/// A session that is over, and whose attacher waits for the report.
+/// A session that is over, and whose attacher waits for the report. Dropping it reports the end: the next attacher may
+/// come from then on, so the process must be free for it.
 pub(crate) struct Over {
     area: Area,
     /// How it ended.
@@ -80,9 +81,8 @@ pub(crate) struct Over {
     mapping: Option<(*mut c_void, usize)>,
 }
 
-impl Over {
-    /// Reports the end. The next attacher may come from here on, so the process must be free for it.
-    pub(crate) fn report(self) {
+impl Drop for Over {
+    fn drop(&mut self) {
         set_state(self.area, self.state);
         if let Some((base, len)) = self.mapping {
             // SAFETY: the mapping is our own, and `Work::end` says that no thread writes into it any
