@@ -6,8 +6,8 @@
 // PAUSE_US), "graph N", "peers N", "memory N", "marks N" (NVTX: two ranges within one another, one
 // over both and a moment, N times), "state N" (calls that only ask for state), "count", "capture" and "captured" (a graph, between the two),
 // "fork" (a child that ends at once), "exec" (a shell that ends with its input),
-// "churn" (threads that launch, wait, check and end, one after the other at CHURN places) and "calm" (until they have
-// ended), "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "idle" (trace no more, but stay subscribed),
+// "churn" (threads that launch, wait, check and end, one after the other at CHURN places; with "contexts": that make and
+// destroy a context, at CONTEXTS places) and "calm" (until they have ended), "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "idle" (trace no more, but stay subscribed),
 // "again" (trace 10 more), "leave" (end that), "quit", "exit", "_exit", "abort". Each is answered
 // by its first word and what it did.
 #include "kit.h"
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { WORKERS = 2, WORDS = 4096, STEPS = 3, CHURN = 8, CHURN_WORDS = 64 };
+enum { WORKERS = 2, WORDS = 4096, STEPS = 3, CHURN = 8, CONTEXTS = 3, CHURN_WORDS = 64 };
 
 KERNEL(step, "_Z4stepPjj")
 KERNEL(reduce, "_ZN4test6reduceIfEEvPKT_PS1_")
@@ -102,6 +102,7 @@ static void totals(const char *word) {
 static struct {
     pthread_t keepers[CHURN];
     bool over;
+    int places;
     long ends, bad;
 } churn;
 
@@ -126,9 +127,22 @@ static void *churn_thread(void *unused) {
     return 0;
 }
 
-static void *churn_keeper(void *unused) {
-    (void)unused;
-    while (!__atomic_load_n(&churn.over, __ATOMIC_ACQUIRE)) pthread_join(start_thread(churn_thread, 0), 0);
+static void *churn_context(void *unused) {
+    CUcontext own;
+    CUdeviceptr at;
+    MUST(cuCtxCreate(&own, 0, 0));
+    MUST(cuMemAlloc(&at, 1024));
+    MUST(cuMemFree(at));
+    // Not all at the same time.
+    usleep(pause_us + (useconds_t)(__atomic_load_n(&churn.ends, __ATOMIC_RELAXED) * 7919 % 10 * pause_us / 10));
+    MUST(cuCtxDestroy(own));
+    __atomic_add_fetch(&churn.ends, 1, __ATOMIC_RELAXED);
+    return unused;
+}
+
+static void *churn_keeper(void *contexts) {
+    while (!__atomic_load_n(&churn.over, __ATOMIC_ACQUIRE))
+        pthread_join(start_thread(contexts ? churn_context : churn_thread, 0), 0);
     return 0;
 }
 
@@ -309,11 +323,12 @@ int main(void) {
             totals("count");
         } else if (!strcmp(line, "churn")) {
             churn.over = false;
-            for (int i = 0; i < CHURN; i++) churn.keepers[i] = start_thread(churn_keeper, 0);
+            churn.places = rest_of ? CONTEXTS : CHURN;
+            for (int i = 0; i < churn.places; i++) churn.keepers[i] = start_thread(churn_keeper, rest_of);
             say("churn");
         } else if (!strcmp(line, "calm")) {
             __atomic_store_n(&churn.over, true, __ATOMIC_RELEASE);
-            for (int i = 0; i < CHURN; i++) pthread_join(churn.keepers[i], 0);
+            for (int i = 0; i < churn.places; i++) pthread_join(churn.keepers[i], 0);
             say("calm ends %ld bad %ld", churn.ends, churn.bad);
         } else if (!strcmp(line, "other") && rest_of) {
             become_other(rest_of);

@@ -316,12 +316,23 @@ static void make_lists(void) {
     atomic_store(&list_is_half_made, false);
 }
 
+/* CUPTI keeps data with each context, which cuptiFinalize clears where the driver lists the context: not while a thread is still in the
+ * call that makes it. The next use takes what it finds there for its own (CUPTI 13.0 reads at address 0 then: CUDA-045). */
+static atomic_ulong life;
+
+static void about_context(uint32_t cbid, uint64_t *tools) {
+    uint64_t own = atomic_load(&life);
+    if (cbid == 1) *tools = own;
+    if (*tools && *tools != own) abort();
+}
+
 /* What the driver calls at each call of CUDA. cuptiFinalize frees what it uses without waiting for the threads in it (CUPTI 13.0 and
  * 13.5: CUDA-042 in docs/deviations/cuda.md). callback_ms=N: of each thread's calls every fourth stays here for N ms. */
 static int called(void *data, uint32_t domain, uint32_t cbid, const void *arguments) {
     static __thread unsigned calls;
-    (void)data, (void)domain, (void)arguments;
+    (void)data;
     if (atomic_load(&list_is_half_made)) abort();
+    if (domain == 2) about_context(cbid, (uint64_t *)arguments);
     if (atomic_load(&table_of_calls.ready)) {
         uint32_t *volatile table = atomic_load(&table_of_calls.notified);
         (void)*(volatile uint32_t *)(table + cbid % CALLS);
@@ -342,6 +353,7 @@ static CUptiResult start(void) {
     shared = calloc(1, sizeof *shared);
     if (!shared) abort();
     state.started = true;
+    atomic_fetch_add(&life, 1);
     table->subscribe(called, &state);
     return CUPTI_SUCCESS;
 }
@@ -650,7 +662,7 @@ EXPORT CUptiResult cuptiFinalize(void) {
     memset(state.kind, 0, sizeof state.kind);
     memset(state.call, 0, sizeof state.call);
     state.stopping = true;
-    if (started && driver()) driver()->subscribe(0, 0);
+    if (started && driver()) driver()->subscribe(0, 0), driver()->forget(atomic_load(&life));
     atomic_store(&table_of_calls.ready, false);
     free(atomic_exchange(&table_of_calls.notified, 0));
     free(shared);

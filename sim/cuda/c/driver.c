@@ -87,11 +87,15 @@ static void subscribe(model_callback_t function, void *data) {
     atomic_store(&subscriber.function, function);
 }
 
+void model_notify(uint32_t domain, uint32_t cbid, const void *arguments) {
+    model_callback_t function = atomic_load(&subscriber.function);
+    if (function) function(atomic_load(&subscriber.data), domain, cbid, arguments);
+}
+
 EXPORT void model_enter(struct model_call *call, bool runtime, uint32_t cbid, const char *name) {
     *call = (struct model_call){.runtime = runtime, .cbid = cbid, .name = name, .tid = model_tid()};
     call->generation = atomic_load(&generation);
-    model_callback_t function = atomic_load(&subscriber.function);
-    if (function) function(atomic_load(&subscriber.data), 6, cbid, call);
+    model_notify(6, cbid, call);
     if (!nest.depth++ || nest.generation != call->generation) {
         const struct model_hooks *there = model_take_hooks();
         nest.correlation = there ? there->correlation() : 0;
@@ -108,6 +112,7 @@ EXPORT void model_enter(struct model_call *call, bool runtime, uint32_t cbid, co
 }
 
 EXPORT int model_exit(struct model_call *call, int result) {
+    model_notify(6, call->cbid, call);
     call->end = model_now();
     call->result = result;
     nest.depth--;
@@ -196,7 +201,7 @@ EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
 }
 
 EXPORT CUresult cuGetExportTable(const void **table, const CUuuid *id) {
-    static const struct model_table ours = {sizeof ours, hook, model_log, model_contexts, subscribe};
+    static const struct model_table ours = {sizeof ours, hook, model_log, model_contexts, subscribe, model_forget};
     if (memcmp(id, MODEL_TABLE, sizeof *id)) return CUDA_ERROR_INVALID_VALUE;
     *table = &ours;
     return CUDA_SUCCESS;

@@ -63,8 +63,8 @@ struct model_hooks {
     void (*memory)(const struct model_memory *);
 };
 
-/* A function of libcupti that is called at the start of each call, whatever is enabled: its data, a domain, the call's number, its
- * arguments. */
+/* A function of libcupti that is called at the start and the end of each call, whatever is enabled: its data, a domain (6 for calls), the
+ * call's number, its arguments. In domain 2 it is called when a context is made (1) or destroyed (2), with what it keeps there. */
 typedef int (*model_callback_t)(void *data, uint32_t domain, uint32_t cbid, const void *arguments);
 
 /* What cuGetExportTable gives for MODEL_TABLE. */
@@ -78,6 +78,8 @@ struct model_table {
     uint32_t (*contexts)(void);
     /* Takes the function to call, or 0. Threads may still be in the one before when it returns. */
     void (*subscribe)(model_callback_t function, void *data);
+    /* Clears this where libcupti keeps it with a context; one that is being made is not seen. */
+    void (*forget)(uint64_t tools);
 };
 #define MODEL_TABLE "midair-model-cu"
 
@@ -92,6 +94,7 @@ struct model_context {
     uint32_t id, device, streams;
     struct model_stream *first, *default_stream; /* other threads create and destroy streams: the list is read with the lock */
     struct model_context *next;
+    uint64_t tools; /* libcupti's */
 };
 struct model_stream {
     uint32_t id;
@@ -112,6 +115,9 @@ const struct model_hooks *model_take_hooks(void);
 void model_give_hooks(void);
 uint32_t model_correlation(void);
 uint32_t model_contexts(void);
+void model_forget(uint64_t tools);
+/* Calls libcupti's function, if there is one. */
+void model_notify(uint32_t domain, uint32_t cbid, const void *arguments);
 void model_first_context(void);
 void model_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool model_ready(void);

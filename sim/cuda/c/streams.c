@@ -1,8 +1,10 @@
 /* libcuda.so.1: contexts, streams, events, and how work is queued. */
+#define _GNU_SOURCE
 #define MODEL_DRIVER
 #include "model.h"
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* As CUPTI numbers them: contexts from 1, a context's default stream is 7, others follow from 13. */
 enum { DEFAULT_STREAM = 7, FIRST_STREAM = 13 };
@@ -17,9 +19,20 @@ static struct model_context *make_context(CUdevice device) {
     if (!context || !stream) abort();
     if (!context_count) model_first_context();
     *stream = (struct model_stream){.id = DEFAULT_STREAM, .context = context};
-    *context = (struct model_context){++context_count, (uint32_t)device, 0, stream, stream, contexts};
-    contexts = context;
+    *context = (struct model_context){++context_count, (uint32_t)device, 0, stream, stream, 0, 0};
     return context;
+}
+
+static struct model_context *list(struct model_context *context) {
+    context->next = contexts;
+    return contexts = context;
+}
+
+void model_forget(uint64_t tools) {
+    pthread_mutex_lock(&model_lock);
+    for (struct model_context *context = contexts; context; context = context->next)
+        if (context->tools == tools) context->tools = 0;
+    pthread_mutex_unlock(&model_lock);
 }
 
 uint32_t model_contexts(void) {
@@ -35,7 +48,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (!model_ready()) DONE(CUDA_ERROR_NOT_INITIALIZED);
     if (device < 0 || device > 1) DONE(CUDA_ERROR_INVALID_DEVICE);
     pthread_mutex_lock(&model_lock);
-    if (!primary[device]) primary[device] = make_context(device);
+    if (!primary[device]) primary[device] = list(make_context(device));
     *context = primary[device];
     pthread_mutex_unlock(&model_lock);
     DONE(CUDA_SUCCESS);
@@ -55,19 +68,27 @@ EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     DONE(device < 0 || device > 1 || !primary[device] ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS);
 }
 
+/* CUDA_MODEL_CONTEXT_MS: so long after it has called libcupti, the call goes on to list the context. */
 EXPORT CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device) {
     CALL(cuCtxCreate_v2);
     (void)flags;
     if (!model_ready()) DONE(CUDA_ERROR_NOT_INITIALIZED);
     if (device < 0 || device > 1) DONE(CUDA_ERROR_INVALID_DEVICE);
+    const char *ms = getenv("CUDA_MODEL_CONTEXT_MS");
     pthread_mutex_lock(&model_lock);
-    *context = current = make_context(device);
+    current = make_context(device);
+    pthread_mutex_unlock(&model_lock);
+    model_notify(2, 1, &current->tools);
+    if (ms) usleep((useconds_t)atol(ms) * 1000);
+    pthread_mutex_lock(&model_lock);
+    *context = list(current);
     pthread_mutex_unlock(&model_lock);
     DONE(CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuCtxDestroy(CUcontext context) {
     CALL(cuCtxDestroy_v2);
+    model_notify(2, 2, &context->tools);
     pthread_mutex_lock(&model_lock);
     struct model_context **at = &contexts;
     while (*at && *at != context) at = &(*at)->next;

@@ -221,6 +221,31 @@ fn threads_call_cuda_while_cupti_makes_its_lists() -> Result<()> {
     alongside_threads_that_come_and_go("list_us=2000")
 }
 
+/// CUPTI keeps data with a context from a callback in the call that makes it, and leaves them there when it is finalized before the
+/// call has ended. The process died in a later session before that was waited for (CUPTI 13.0; `gpu/contexts.cu`).
+#[test]
+fn threads_make_contexts_while_cupti_is_finalized() -> Result<()> {
+    let kit = Kit::new()?;
+    let variables = [("CUDA_MODEL_CONTEXT_MS", "30"), ("PAUSE_US", "50000")];
+    let mut target = start(&kit, NEWEST, &variables)?;
+    target.ask("churn contexts")?;
+    for turn in 0..40 {
+        let session = Session::attach(
+            target.pid(),
+            &kit.scratch().join(format!("contexts{turn}")),
+            &[],
+        )?;
+        target.ask("work 2")?;
+        let trace = session.detach()?;
+        trace.whole()?;
+        let said = trace.exit.stderr.join("\n");
+        assert!(!said.contains("CUPTI stays"), "{said}");
+    }
+    let ended = target.ask("calm")?;
+    assert!(ended.ends_with("bad 0"), "{ended}");
+    quit(target)
+}
+
 fn alongside_threads_that_come_and_go(model: &str) -> Result<()> {
     let kit = Kit::new()?;
     let variables = [("CUPTI_MODEL", model), ("PAUSE_US", "5000")];

@@ -7,9 +7,18 @@
 //! 16 processors, two ended their process (H200, CUPTI 13.0 and 13.5; CUDA-042 in `docs/deviations/cuda.md`).
 //!
 //! The driver keeps the function's address in its own data, in the only word there that points into CUPTI's code
-//! (CUPTI 12.8 to 13.5 on driver 580). At the end of a session that word is replaced by the address of a function of
+//! (CUPTI 12.8 to 13.5 on driver 580). During a session that word is replaced by the address of a function of
 //! this module, which counts the threads in CUPTI's function. While CUPTI is finalized it returns without calling
 //! CUPTI, which does not need these calls any more.
+//!
+//! Calls and launches take CUPTI microseconds, and there are many: these threads are counted from the end of recording
+//! on. When a context is made CUPTI asks the driver for memory and streams, which takes up to seconds, most of them
+//! asleep. So these threads are counted for the whole session (CUPTI 13.5 ended a process so in one of 209 sessions).
+//!
+//! CUPTI keeps data with a context from then on. If it is finalized before the call that makes or destroys the context
+//! has ended, the data stays, the next use of CUPTI takes it for its own, and a later call reads at address 0. CUPTI
+//! 13.0 alone ended 26 processes in 75 s so, and none where no such call was in progress at `cuptiFinalize` (H200;
+//! CUDA-045). So the end waits for these calls, too: the last thing that a call does is to call CUPTI about itself.
 //!
 //! CUPTI 13.5 fails at its first use, too. It lets the function read a table before it has allocated it, and a thread
 //! that calls CUDA at that moment reads at address 0 and ends the process (H200; CUDA-043). And when a kind is enabled
@@ -37,7 +46,11 @@ const MOST_WORDS: usize = 4;
 /// one of an earlier session does not meet a later session's there.
 const RELAYS: usize = 4 * MOST_WORDS;
 /// How long threads may take to leave CUPTI's function.
-const LEAVE_LIMIT: Duration = Duration::from_millis(500);
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+/// How long it is closed at a time while threads leave it: less than [`WAIT_LIMIT`].
+const LEAVE_TIME: Duration = Duration::from_millis(20);
+/// How often it is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_micros(50);
 /// How long the first use waits for threads that entered CUPTI's function before they were counted. They read a word
 /// there and leave.
 const PASS_TIME: Duration = Duration::from_millis(1);
@@ -45,6 +58,9 @@ const PASS_TIME: Duration = Duration::from_millis(1);
 /// the driver, calls of the runtime, copies and fills. The others are about contexts, modules, graphs and memory
 /// (CUPTI 13.0 and 13.5 on driver 580; `bench-results/gpu-check-callbacks.md`).
 const WORK: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 11;
+/// The domain about contexts, and those about calls: the last thing that a call does.
+const CONTEXTS: u64 = 1 << 2;
+const CALLS: u64 = 1 << 6 | 1 << 7;
 /// How long a thread waits that makes a context, a module or a graph. It may hold a lock that CUPTI needs.
 const WAIT_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 50 });
 
@@ -60,8 +76,11 @@ struct Relay {
     data: AtomicUsize,
     /// The domains, as bits, in which threads may enter CUPTI's function.
     open: AtomicU64,
-    /// Number of threads in CUPTI's function.
+    /// The domains, as bits, in which threads are counted that enter it.
+    counted: AtomicU64,
+    /// Number of counted threads in CUPTI's function, and how many of them are there because of a context or the like.
     inside: AtomicU32,
+    changing: AtomicU32,
 }
 
 static TABLE: [Relay; RELAYS] = [const {
@@ -69,7 +88,9 @@ static TABLE: [Relay; RELAYS] = [const {
         original: AtomicUsize::new(0),
         data: AtomicUsize::new(0),
         open: AtomicU64::new(0),
+        counted: AtomicU64::new(0),
         inside: AtomicU32::new(0),
+        changing: AtomicU32::new(0),
     }
 }; RELAYS];
 static FUNCTIONS: [Callback; RELAYS] = [
@@ -92,14 +113,18 @@ static FUNCTIONS: [Callback; RELAYS] = [
 ];
 /// The relay that is tried next.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// The thread that first uses or finalizes CUPTI, as `pthread_self` has it: its own calls of CUDA go through.
+/// The thread that switches CUPTI, as `pthread_self` has it: its own calls of CUDA go through.
 static FINALIZER: AtomicUsize = AtomicUsize::new(0);
-/// Whether CUPTI makes its tables at its first use.
-static MAKES_TABLES: AtomicBool = AtomicBool::new(false);
+/// Whether threads that make a context and the like wait: CUPTI makes its tables at its first use, or threads leave it.
+static WAIT: AtomicBool = AtomicBool::new(false);
 /// Number of calls about contexts and the like that did not wait for that any longer.
 static MISSED: AtomicU32 = AtomicU32::new(0);
-/// Words that lead to a relay, for a forked child: the relay's number at the index, the word's address; 0 for none.
+/// Words that lead to a relay: the relay's number at the index, the word's address; 0 for none.
 static WORDS: [AtomicUsize; RELAYS] = [const { AtomicUsize::new(0) }; RELAYS];
+/// Threads, as `pthread_self` has them, in a call of CUDA that has called CUPTI about a context; 0 for none.
+static IN_CALLS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+/// Whether there may be one.
+static ANY_IN_CALLS: AtomicBool = AtomicBool::new(false);
 
 /// The driver's calls into CUPTI lead through relays until this is dropped.
 #[derive(Debug)]
@@ -130,29 +155,26 @@ impl FirstUse {
 
     fn of(callbacks: Callbacks) -> Option<FirstUse> {
         MISSED.store(0, SeqCst);
-        MAKES_TABLES.store(true, SeqCst);
-        let first_use = FirstUse(callbacks);
-        first_use.0.close().ok()?.stay();
+        callbacks.shut().ok()?.stay();
         std::thread::sleep(PASS_TIME);
-        Some(first_use)
+        Some(FirstUse(callbacks))
     }
 
     /// CUPTI has made its tables: from here on it is called about contexts, modules and graphs.
     pub fn tables_are_made(&self) {
         self.0.open(!WORK);
-        MAKES_TABLES.store(false, SeqCst);
+        WAIT.store(false, SeqCst);
     }
 
     /// How often CUPTI was not called about such a change, since the thread could not wait.
     pub fn missed(&self) -> u32 {
         MISSED.load(SeqCst)
     }
-}
 
-impl Drop for FirstUse {
-    fn drop(&mut self) {
-        self.0.open(u64::MAX);
-        MAKES_TABLES.store(false, SeqCst);
+    /// The first use is over: all calls reach CUPTI.
+    pub fn end(self) -> Callbacks {
+        self.0.reopen();
+        self.0
     }
 }
 
@@ -171,18 +193,30 @@ impl Callbacks {
     }
 
     fn replace_in(code: &Range<usize>, data: &[Range<usize>]) -> Option<Callbacks> {
+        FINALIZER.store(own_thread(), SeqCst);
+        // CUPTI was not called about the end of these threads' calls in an earlier session.
+        IN_CALLS.iter().for_each(|it| it.store(0, SeqCst));
+        let mut callbacks = Callbacks { relays: Vec::new() };
+        callbacks.replace_more_in(code, data)?;
+        (!callbacks.relays.is_empty()).then_some(callbacks)
+    }
+
+    /// The same with words that CUPTI has written since.
+    pub fn replace_more(&mut self, cupti: usize, driver: usize) -> Option<()> {
+        self.replace_more_in(&code_of(cupti), &data_of_driver(driver)?)
+    }
+
+    fn replace_more_in(&mut self, code: &Range<usize>, data: &[Range<usize>]) -> Option<()> {
         let found: Vec<usize> = data
             .iter()
             .flat_map(|range| pointers(code, range))
             .collect();
-        if found.is_empty() || found.len() > MOST_WORDS {
+        if self.relays.len() + found.len() > MOST_WORDS {
             return None;
         }
-        let mut callbacks = Callbacks { relays: Vec::new() };
-        for at in found {
-            callbacks.replace_word(at, code)?;
-        }
-        Some(callbacks)
+        found
+            .into_iter()
+            .try_for_each(|at| self.replace_word(at, code))
     }
 
     /// Makes one word lead to a free relay. `None` if none is free.
@@ -199,8 +233,8 @@ impl Callbacks {
             return None;
         }
         relay.original.store(original, SeqCst);
-        let data = word(at + size_of::<usize>()).load(SeqCst);
-        relay.data.store(data, SeqCst);
+        relay.data.store(data_of_word(at), SeqCst);
+        relay.counted.store(!WORK, SeqCst);
         relay.open.store(u64::MAX, SeqCst);
         let ours = *function as *const () as usize;
         (word(at).compare_exchange(original, ours, SeqCst, SeqCst)).ok()?;
@@ -213,23 +247,69 @@ impl Callbacks {
         self.relays.iter().filter_map(|number| TABLE.get(*number))
     }
 
+    /// From here on all threads in CUPTI's function are counted.
+    pub fn count_all(&self) {
+        self.relays()
+            .for_each(|relay| relay.counted.store(u64::MAX, SeqCst));
+    }
+
     /// Lets no more threads into CUPTI's function, and waits for those that are in it. Only the calling thread and
     /// CUPTI's own pass.
     ///
     /// # Errors
     /// One of them does not leave it in time; then threads pass again.
     pub fn close(&self) -> Result<Closed<'_>, &'static str> {
-        FINALIZER.store(own_thread(), SeqCst);
-        self.open(0);
-        let closed = Closed(self);
-        let end = Instant::now() + LEAVE_LIMIT;
-        while self.relays().any(|relay| relay.inside.load(SeqCst) > 0) {
-            if Instant::now() >= end {
-                return Err("a thread took too long to leave a callback of CUPTI");
-            }
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        let closed = self.shut()?;
+        WAIT.store(false, SeqCst);
         Ok(closed)
+    }
+
+    /// The same; threads that make a context and the like wait from then on. If a thread does not leave, they have
+    /// waited for so short a time that CUPTI is called about all of their contexts.
+    fn shut(&self) -> Result<Closed<'_>, &'static str> {
+        FINALIZER.store(own_thread(), SeqCst);
+        let end = Instant::now() + LEAVE_LIMIT;
+        loop {
+            if self.sum(|relay| &relay.changing) == 0 && !are_in_calls() {
+                WAIT.store(true, SeqCst);
+                self.open(0);
+                let reopened = Instant::now() + LEAVE_TIME;
+                while Instant::now() < reopened {
+                    if self.sum(|relay| &relay.inside) == 0 && !are_in_calls() {
+                        return Ok(Closed(self));
+                    }
+                    std::thread::sleep(LOOK_INTERVAL);
+                }
+                self.reopen();
+            }
+            if Instant::now() >= end {
+                return Err(if are_in_calls() {
+                    "threads were making or destroying contexts for too long"
+                } else {
+                    "a thread took too long to leave a callback of CUPTI"
+                });
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn sum(&self, count: impl Fn(&Relay) -> &AtomicU32) -> u32 {
+        self.relays().map(|relay| count(relay).load(SeqCst)).sum()
+    }
+
+    /// CUPTI is finalized: puts the driver's words back. A thread that still comes through a relay finds nothing to
+    /// call.
+    pub fn end(mut self) {
+        self.open(0);
+        std::mem::take(&mut self.relays)
+            .into_iter()
+            .for_each(restore);
+    }
+
+    /// Lets all threads in.
+    fn reopen(&self) {
+        self.open(u64::MAX);
+        WAIT.store(false, SeqCst);
     }
 
     /// Lets threads in, in these domains.
@@ -241,8 +321,7 @@ impl Callbacks {
 }
 
 impl Closed<'_> {
-    /// Keeps threads out until the callbacks are opened, or for good: CUPTI is finalized, and a thread that still
-    /// comes through a relay finds nothing to call.
+    /// Keeps threads out until the callbacks are opened, or for good.
     pub fn stay(self) {
         std::mem::forget(self);
     }
@@ -256,6 +335,7 @@ impl Drop for Closed<'_> {
 
 impl Drop for Callbacks {
     fn drop(&mut self) {
+        self.reopen();
         self.relays.iter().for_each(|number| restore(*number));
     }
 }
@@ -278,9 +358,11 @@ fn restore(number: usize) {
 /// thread is in CUPTI.
 pub fn reset_after_fork() {
     (0..RELAYS).for_each(restore);
-    MAKES_TABLES.store(false, SeqCst);
+    WAIT.store(false, SeqCst);
+    IN_CALLS.iter().for_each(|it| it.store(0, SeqCst));
     for relay in &TABLE {
         relay.inside.store(0, SeqCst);
+        relay.changing.store(0, SeqCst);
     }
 }
 
@@ -289,6 +371,11 @@ fn word(at: usize) -> &'static AtomicUsize {
     // SAFETY: `at` is an aligned address in writable memory of a library that is never unloaded
     // ([`Callbacks::replace`]). The driver and CUPTI read and write such words by plain accesses of whole words.
     unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(at)) }
+}
+
+/// What the driver passes to the function that a word points to.
+fn data_of_word(at: usize) -> usize {
+    word(at + size_of::<usize>()).load(SeqCst)
 }
 
 /// Where CUPTI's code is, by one of its functions.
@@ -401,52 +488,112 @@ unsafe extern "C" fn relay<const NUMBER: usize>(
         return 0;
     };
     // SAFETY: the caller's promise.
-    let call = || unsafe { call(relay, data, [b, c, d, e, f]) };
+    let call = || unsafe { call(NUMBER, data, [b, c, d, e, f]) };
     let domain = 1_u64 << (b as u32).min(u64::BITS - 1);
-    if relay.enter(domain) {
-        let status = call();
-        relay.inside.fetch_sub(1, SeqCst);
-        status
-    } else if own_thread() == FINALIZER.load(SeqCst) || is_cuptis() {
-        call()
-    } else if domain & WORK == 0 && relay.wait_to_enter(domain) {
-        let status = call();
-        relay.inside.fetch_sub(1, SeqCst);
-        status
-    } else {
-        0
+    if domain & CALLS != 0 && ANY_IN_CALLS.load(SeqCst) {
+        ends_call();
     }
+    let mut entered = relay.enter(domain);
+    if entered.is_none() {
+        if own_thread() == FINALIZER.load(SeqCst) || is_cuptis() {
+            return call();
+        }
+        if domain & WORK == 0 {
+            entered = relay.wait_to_enter(domain);
+        }
+    }
+    match entered {
+        Some(counts) => {
+            let status = call();
+            if domain == CONTEXTS {
+                is_in_call();
+            }
+            relay.leave(counts);
+            status
+        }
+        None => 0,
+    }
+}
+
+/// Notes that the calling thread is in a call that makes or destroys a context.
+fn is_in_call() {
+    let own = own_thread();
+    if own == FINALIZER.load(SeqCst) || is_cuptis() {
+        return;
+    }
+    if !IN_CALLS.iter().any(|it| it.load(SeqCst) == own) {
+        let take = |it: &AtomicUsize| it.compare_exchange(0, own, SeqCst, SeqCst).is_ok();
+        let _ = IN_CALLS.iter().any(take);
+    }
+    ANY_IN_CALLS.store(true, SeqCst);
+}
+
+/// The calling thread's call is over, or it makes another one.
+fn ends_call() {
+    let own = own_thread();
+    if let Some(it) = IN_CALLS.iter().find(|it| it.load(SeqCst) == own) {
+        it.store(0, SeqCst);
+    }
+}
+
+fn are_in_calls() -> bool {
+    IN_CALLS.iter().any(|it| it.load(SeqCst) != 0)
+}
+
+/// As what a thread is counted that is in CUPTI's function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    Nothing,
+    Inside,
+    Changing,
 }
 
 impl Relay {
     /// Counts a thread in if it may enter CUPTI's function. Threads that may not are not counted, so that the count
     /// comes to 0 alongside threads that go on calling CUDA.
-    fn enter(&self, domain: u64) -> bool {
+    fn enter(&self, domain: u64) -> Option<Counts> {
         let is_open = || self.open.load(SeqCst) & domain != 0;
         if !is_open() {
-            return false;
+            return None;
         }
+        let counts = match domain & WORK {
+            0 => Counts::Changing,
+            _ if self.counted.load(SeqCst) & domain != 0 => Counts::Inside,
+            _ => return Some(Counts::Nothing),
+        };
         self.inside.fetch_add(1, SeqCst);
-        let entered = is_open();
-        if !entered {
-            self.inside.fetch_sub(1, SeqCst);
+        if counts == Counts::Changing {
+            self.changing.fetch_add(1, SeqCst);
         }
-        entered
+        if is_open() {
+            return Some(counts);
+        }
+        self.leave(counts);
+        None
     }
 
-    /// Waits until CUPTI has made its tables, if it does, and counts the thread in. It asks again in any case: the
-    /// tables may have been made since the first time.
-    fn wait_to_enter(&self, domain: u64) -> bool {
+    fn leave(&self, counts: Counts) {
+        if counts == Counts::Changing {
+            self.changing.fetch_sub(1, SeqCst);
+        }
+        if counts != Counts::Nothing {
+            self.inside.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Waits while it is to wait, and counts the thread in. It asks again in any case: that may have ended since the
+    /// first time.
+    fn wait_to_enter(&self, domain: u64) -> Option<Counts> {
         // SAFETY: the thread's own errno, which CUDA does not expect to change here.
         let errno = unsafe { *libc::__errno_location() };
         let end = Instant::now() + WAIT_LIMIT;
-        while MAKES_TABLES.load(SeqCst) && Instant::now() < end {
-            std::thread::sleep(Duration::from_micros(50));
+        while WAIT.load(SeqCst) && Instant::now() < end {
+            std::thread::sleep(LOOK_INTERVAL);
         }
         // SAFETY: as above.
         unsafe { *libc::__errno_location() = errno };
         let entered = self.enter(domain);
-        MISSED.fetch_add(u32::from(!entered), SeqCst);
+        MISSED.fetch_add(u32::from(entered.is_none()), SeqCst);
         entered
     }
 }
@@ -455,10 +602,17 @@ impl Relay {
 ///
 /// # Safety
 /// As for the function.
-unsafe fn call(relay: &Relay, data: *mut c_void, arguments: [usize; 5]) -> usize {
+unsafe fn call(number: usize, data: *mut c_void, arguments: [usize; 5]) -> usize {
+    let (Some(relay), Some(at)) = (TABLE.get(number), WORDS.get(number)) else {
+        return 0;
+    };
     let original = relay.original.load(SeqCst);
-    // A thread that loaded the relay's address before an earlier session's end has other data.
-    if original == 0 || data.expose_provenance() != relay.data.load(SeqCst) {
+    let is_current = |known: usize| data.expose_provenance() == known;
+    // A thread that loaded the relay's address before an earlier session's end has other data. CUPTI may change it, too.
+    let is_known = is_current(relay.data.load(SeqCst))
+        || (Some(at.load(SeqCst)).filter(|at| *at != 0))
+            .is_some_and(|at| is_current(data_of_word(at)));
+    if original == 0 || !is_known {
         return 0;
     }
     // SAFETY: the address was found where the driver keeps CUPTI's function.

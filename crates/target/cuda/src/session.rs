@@ -15,7 +15,7 @@ mod tests;
 mod threads;
 mod workers;
 
-use crate::callbacks::{Callbacks, FirstUse};
+use crate::callbacks::Callbacks;
 use crate::clock;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
@@ -68,7 +68,7 @@ const MAX_BATCH_BYTES: usize = 128 * 1024;
 /// full.
 const KEEP_FREE: usize = BUFFERS / 4;
 
-/// The note on [`FirstUse::missed`].
+/// The note on [`crate::callbacks::FirstUse::missed`].
 const MISSED: &str = "CUPTI was not called about a context, a module or a graph that was made during the attach: if it was a \
                       context, its kernels are not recorded in this session; attach again to record them";
 
@@ -85,7 +85,7 @@ pub struct Session {
     watch: Option<Watch>,
     /// CUPTI's destructors for threads, or why they cannot be held.
     thread_ends: Option<Result<ThreadEnds, &'static str>>,
-    /// From the end of recording on: the driver's calls into CUPTI lead through midair.
+    /// The driver's calls into CUPTI lead through midair.
     callbacks: Option<Callbacks>,
     /// Present where the stacks of launches are taken.
     launches: Option<Launches>,
@@ -202,12 +202,23 @@ impl Session {
         // This happens before calls are recorded, since it makes some itself.
         describe(&mut self.drain.sink);
         let choice = self.choice.clone();
-        self.switch_on(&choice, first_use)
-            .inspect_err(|_| self.undo())
+        if first_use.is_none() {
+            self.relay_callbacks();
+        }
+        let switched = self.switch_on(&choice);
+        // Calls of other threads reach CUPTI from here on.
+        if let Some(first_use) = first_use {
+            if first_use.missed() > 0 {
+                self.note(MISSED.to_owned());
+            }
+            self.callbacks = Some(first_use.end());
+            self.on_since = now();
+        }
+        switched.inspect_err(|_| self.undo())
     }
 
-    /// Enables the kinds. Calls of other threads reach CUPTI once all are enabled and `first_use` is over, or it fails.
-    fn switch_on(&mut self, choice: &Choice, first_use: Option<FirstUse>) -> Result<(), Refused> {
+    /// Enables the kinds.
+    fn switch_on(&mut self, choice: &Choice) -> Result<(), Refused> {
         if !POOL.open() {
             return Err(refused(
                 status::OTHER,
@@ -267,13 +278,6 @@ impl Session {
             return Err(does_not_work(&cupti, &what, why));
         }
         self.watch_and_subscribe(choice.stacks);
-        if let Some(first_use) = first_use {
-            if first_use.missed() > 0 {
-                self.note(MISSED.to_owned());
-            }
-            drop(first_use);
-            self.on_since = now();
-        }
         if self.enabled.contains(&activity_kind::MARKER) {
             let nvtx = Nvtx::begin(&cupti);
             if let Some(text) = nvtx.note() {

@@ -118,7 +118,7 @@ fn no_thread_is_in_cupti_while_it_is_freed() {
             std::thread::sleep(Duration::from_micros(100));
             FREED.store(false, SeqCst);
             closed.stay();
-            drop(callbacks);
+            callbacks.end();
             stop.store(true, SeqCst);
         });
     }
@@ -143,6 +143,65 @@ fn a_thread_that_stays_in_cupti_is_named_and_calls_pass_again() {
     assert_eq!(CALLS.load(SeqCst), 2);
 }
 
+/// CUPTI asks the driver for memory meanwhile, and sleeps there.
+#[test]
+fn a_thread_that_makes_a_graph_is_counted_before_the_end_and_others_wait_for_it() {
+    let _alone = alone();
+    let kept = Kept::new(8);
+    let callbacks = replaced(&kept);
+    STAY.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| kept.call_in(6));
+        let changing = scope.spawn(|| kept.call_in(19));
+        while CALLS.load(SeqCst) < 2 {
+            std::thread::yield_now();
+        }
+        // A launch before the end of recording is not.
+        assert_eq!(callbacks.sum(|relay| &relay.inside), 1);
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(30));
+            STAY.store(false, SeqCst);
+        });
+        let closed = callbacks.close().unwrap();
+        assert_eq!(
+            (working.join().unwrap(), changing.join().unwrap()),
+            (326, 339)
+        );
+        let kept_out = scope.spawn(|| kept.call_in(19));
+        assert_eq!(kept_out.join().unwrap(), 0);
+        closed.stay();
+    });
+    callbacks.end();
+    assert_eq!(CALLS.load(SeqCst), 2);
+}
+
+/// CUPTI is called about it in the middle of the call.
+#[test]
+fn a_call_that_makes_a_context_is_waited_for_until_it_ends() {
+    let _alone = alone();
+    let kept = Kept::new(8);
+    let callbacks = replaced(&kept);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (made, wait) = std::sync::mpsc::channel();
+        scope.spawn({
+            let (kept, ended) = (&kept, &ended);
+            move || {
+                kept.call_in(2);
+                made.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                ended.store(true, SeqCst);
+                kept.call_in(6);
+            }
+        });
+        wait.recv().unwrap();
+        let closed = callbacks.close().unwrap();
+        assert!(ended.load(SeqCst));
+        closed.stay();
+    });
+    callbacks.end();
+}
+
 #[test]
 fn a_late_thread_of_an_earlier_session_reaches_nothing() {
     let _alone = alone();
@@ -151,7 +210,7 @@ fn a_late_thread_of_an_earlier_session_reaches_nothing() {
     let late = Kept::new(8);
     late.0[1].store(kept.function(), SeqCst);
     callbacks.close().unwrap().stay();
-    drop(callbacks);
+    callbacks.end();
     let called = std::thread::scope(|scope| scope.spawn(|| late.call()).join().unwrap());
     assert_eq!((called, CALLS.load(SeqCst)), (0, 0));
     // Nor if the relay is in use again, for other data.
@@ -185,7 +244,7 @@ fn at_the_first_use_calls_are_left_out_and_new_contexts_wait_for_the_tables() {
     });
     assert_eq!((of_other(2).unwrap(), of_other(6).unwrap()), (322, 0));
     assert_eq!((first_use.missed(), CALLS.load(SeqCst)), (0, 3));
-    drop(first_use);
+    drop(first_use.end());
     assert!(code().contains(&kept.function()));
 }
 
@@ -198,6 +257,11 @@ fn a_thread_with_a_new_context_does_not_wait_for_long() {
     let called = std::thread::scope(|it| it.spawn(|| kept.call_in(2)).join().unwrap());
     assert_eq!((called, first_use.missed(), CALLS.load(SeqCst)), (0, 1, 0));
     drop(first_use);
+    assert_eq!(
+        kept.call_in(2),
+        322,
+        "a first use that fails lets calls pass"
+    );
 }
 
 #[test]

@@ -30,7 +30,7 @@
 //! finalized.
 
 use super::{KEEP_LOADED, POOL, Reading, Session, USED, quiesce};
-use crate::callbacks::Callbacks;
+use crate::callbacks::{Callbacks, Closed};
 use crate::cupti::Driver;
 use midair_abi::cupti::{activity_kind, thread_id_type};
 use midair_guest::now;
@@ -90,7 +90,7 @@ impl Session {
         let quick = end == End::Quick;
         let at = self.disable();
         if !quick {
-            self.relay_callbacks();
+            self.count_callbacks();
         }
         // A profiler that waits for us uses CUPTI in its own way from now on.
         KEEP_LOADED.fetch_or(quick, SeqCst);
@@ -159,7 +159,7 @@ impl Session {
     /// Undoes what was done for a session or a burst that could not start.
     pub(super) fn undo(&mut self) {
         self.disable();
-        self.relay_callbacks();
+        self.count_callbacks();
         let left = quiesce::wait(quiesce::LEAVE_LIMIT);
         self.end_launches(left);
         self.finalize_or_keep((!left).then_some("threads were inside calls of CUDA for too long"));
@@ -202,10 +202,24 @@ impl Session {
     }
 
     /// Leads the driver's calls into CUPTI through functions of midair, which can keep threads out of it.
-    fn relay_callbacks(&mut self) {
+    pub(super) fn relay_callbacks(&mut self) {
         let cupti = self.cupti.functions().finalize as usize;
-        self.callbacks =
-            Driver::open().and_then(|driver| Callbacks::replace(cupti, driver.function()));
+        let Some(driver) = Driver::open() else {
+            return;
+        };
+        match &mut self.callbacks {
+            // CUPTI may have stored its function again.
+            Some(callbacks) => {
+                let _ = callbacks.replace_more(cupti, driver.function());
+            }
+            None => self.callbacks = Callbacks::replace(cupti, driver.function()),
+        }
+    }
+
+    /// The same; from here on all threads in CUPTI are counted.
+    fn count_callbacks(&mut self) {
+        self.relay_callbacks();
+        self.callbacks.iter().for_each(Callbacks::count_all);
     }
 
     /// Waits for work that was launched before the kinds were disabled, and that is returned when
@@ -240,19 +254,19 @@ impl Session {
         }
         let may = why.is_none() && !KEEP_LOADED.load(SeqCst);
         let held = may.then(|| self.hold_thread_ends());
-        // At the end of this function they are as before, or CUPTI is finalized.
         let callbacks = self.callbacks.take();
-        let mut closed = match &callbacks {
+        let closed = match &callbacks {
             Some(callbacks) if may => callbacks.close().map(Some),
             _ => Ok(None),
         };
-        if let (Some(Ok(_)), Ok(closed)) = (&held, &mut closed) {
+        if let (Some(Ok(_)), true) = (&held, closed.is_ok()) {
             let finalized = self.cupti.finalize();
             drop(held);
             self.thread_ends = None;
             self.finalized = finalized.is_ok();
-            if let (true, Some(closed)) = (self.finalized, closed.take()) {
-                closed.stay();
+            if self.finalized {
+                closed.into_iter().flatten().for_each(Closed::stay);
+                callbacks.into_iter().for_each(Callbacks::end);
             }
             self.note_error("cuptiFinalize", finalized);
             USED.store(false, SeqCst);
