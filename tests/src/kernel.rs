@@ -6,7 +6,7 @@ pub fn linux_from(major: u32, minor: u32) -> bool {
     numbers(&release) >= (Some(major), Some(minor))
 }
 
-/// How many times slower than a real processor this one is, if it is emulated (`cargo xtask vm`);
+/// How many times slower than a real processor this one is, if it is emulated (`cargo vm`);
 /// otherwise 1.
 pub fn times_slower() -> u32 {
     let said = std::env::var("MIDAIR_SLOWER").ok();

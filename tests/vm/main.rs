@@ -1,5 +1,5 @@
 //! Checks that need another kernel: rights by security modules, frozen processes, steps of the wall
-//! clock. `cargo xtask vm` runs this program in its guests as root. It changes settings of the
+//! clock. `cargo vm` runs this program in its guests as root. It changes settings of the
 //! whole machine, so it does nothing elsewhere.
 //!
 //! A check prints what it found, which becomes a line of the table. A result that it did not expect
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     if std::env::var_os("MIDAIR_VM").is_none() {
-        eprintln!("it changes settings of the whole machine: cargo xtask vm runs it in a guest");
+        eprintln!("it changes settings of the whole machine: cargo vm runs it in a guest");
         return ExitCode::from(2);
     }
     match check() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::python;
-use crate::run::{At, Failure, Outcome, failed, run, target_directory};
+use midair_dev_kit::run::{At, Failure, Outcome, failed, run, target_directory};
 
 /// The package, its version and the checksum of the one file of it that is taken, whatever Python
 /// runs here. Every Python since 3.12 can import it, such as the lab's.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::lab;
-use crate::run::{
+use midair_dev_kit::run::{
     At, Failure, Outcome, cargo, crate_directory, failed, is_root, output, run, target_directory,
 };
 

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use serde_json::Value as Json;
 
-use crate::run::{Failure, Outcome, cargo, failed, output, root, run};
 use crate::setup;
+use midair_dev_kit::run::{Failure, Outcome, cargo, failed, output, root, run};
 
 /// Files of the root directory that every package depends on.
 const OF_ALL: [&str; 5] = [

@@ -5,7 +5,9 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::run::{At, Outcome, failed, is_root, output, root as project, target_directory};
+use midair_dev_kit::run::{
+    At, Outcome, failed, is_root, output, root as project, target_directory,
+};
 
 /// The name of that Debian.
 const SUITE: &str = "bookworm";

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::run::{At, Failure, Outcome, failed, run, target_directory};
 use crate::{lab, stage};
+use midair_dev_kit::run::{At, Failure, Outcome, failed, run, target_directory};
 
 /// The line that the program prints once it works on the GPU.
 const WORKS: &str = "iter 2";

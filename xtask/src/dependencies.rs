@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::python;
-use crate::run::{At, Failure, Outcome, failed, root, run};
 use advisory::{Advisory, Locked};
+use midair_dev_kit::run::{At, Failure, Outcome, failed, root, run};
 use toml::Document;
 
 /// The lock files of the workspace and of the fuzzers.

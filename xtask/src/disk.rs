@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::lab;
-use crate::run::{At, Outcome, failed, is_root, target_directory};
+use midair_dev_kit::run::{At, Outcome, failed, is_root, target_directory};
 
 /// The size of a target directory after the suite, in MiB, without incremental compilation, plus a
 /// margin.

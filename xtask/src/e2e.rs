@@ -3,9 +3,9 @@
 
 use midair_stand_in::made_from::{self, State};
 
-use crate::run::{At, Outcome, cargo, failed, root, run, target_directory};
-use crate::stage::{self, Build};
 use crate::{setup, suite};
+use midair_dev_kit::run::{At, Outcome, cargo, failed, root, run, target_directory};
+use midair_dev_stage::{self as stage, Build};
 
 /// Runs `cargo xtask e2e`.
 pub fn e2e_task(words: &[String]) -> Outcome<()> {

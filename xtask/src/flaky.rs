@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::run::{Outcome, failed, target_directory};
+use midair_dev_kit::run::{Outcome, failed, target_directory};
 
 /// How many runs are looked at, including this one.
 const RUNS: usize = 10;

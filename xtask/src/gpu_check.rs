@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{At, Outcome, failed, root, run};
-use crate::stage;
+use midair_dev_kit::run::{At, Outcome, failed, root, run};
+use midair_dev_stage as stage;
 
 /// The files of the staged product that the check uses, below the prefix.
 const STAGED: &[&str] = &[

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::demo;
-use crate::run::{At, Outcome, cargo, failed, is_root, root, run, target_directory};
+use midair_dev_kit::run::{At, Outcome, cargo, failed, is_root, root, run, target_directory};
 
 /// The path of the root directory when MIDAIR_LAB does not give one.
 const DEFAULT_ROOT: &str = "/var/tmp/rocm-lab";

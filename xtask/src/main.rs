@@ -1,48 +1,35 @@
 //! Tasks of the project: `cargo xtask TASK`. The table below has all of them.
 #![forbid(unsafe_code)]
 
-mod aarch64;
 mod amd_headers;
 mod asan;
-mod book;
 mod check;
-mod circles;
-mod compatibility;
 mod debian;
 mod demo;
 mod dependencies;
 mod disk;
-mod dist;
-mod docs;
-mod documents;
 mod e2e;
-mod environment;
 mod flaky;
-mod fuzz;
 mod gpu_check;
-mod headers;
 mod lab;
-mod layout;
-mod machine;
 mod miri;
-mod mutants;
 mod python;
 mod release;
-mod run;
 mod setup;
-mod stage;
 mod suite;
 mod times;
 mod torture;
-mod vm;
 mod walk;
-mod words;
 #[cfg(test)]
 mod workflows;
 
 use std::process::ExitCode;
 
-use run::Outcome;
+use midair_dev_docs::circles;
+use midair_dev_kit::aarch64;
+use midair_dev_kit::run::Outcome;
+use midair_dev_stage as stage;
+use {midair_dev_dist as dist, midair_dev_docs as docs, midair_dev_fuzz as fuzz};
 
 /// One task.
 struct Task {
@@ -168,22 +155,10 @@ const TASKS: &[Task] = &[
         run: fuzz::fuzz_task,
     },
     Task {
-        name: "mutants",
-        words: "[--sample N] [--seed N] [--for MINUTES] [--jobs N] [--again] [--new] [--built] [PART ...]",
-        help: "Which changes of the code its own tests catch, all in one build of each part; bench-results/mutants.json has the sums; needs cargo-mutants",
-        run: mutants::mutants_task,
-    },
-    Task {
         name: "dependencies",
         words: "[advisories]",
         help: "Known weaknesses, by advisories/; banned crates, licences and sources, by cargo-deny and deny.toml",
         run: dependencies::dependencies_task,
-    },
-    Task {
-        name: "vm",
-        words: "[setup | list | [--tcg] [--built] [--minutes N] [--test REGEX] [ROW ...]]",
-        help: "The engine's tests and what only other kernels can show, on Debian's kernels under qemu (root, Debian); REGEX of \"PROGRAM TEST\": the table in bench-results/vm.md",
-        run: vm::vm_task,
     },
     Task {
         name: "circles",

@@ -10,7 +10,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::run::{Outcome, failed, root, run, target_directory};
+use midair_dev_kit::run::{Outcome, failed, root, run, target_directory};
 
 /// The reason why the task was left out, if it was.
 pub type LeftOut = Option<&'static str>;

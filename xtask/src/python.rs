@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{At, Failure, Outcome, failed, output, root, run, target_directory};
+use midair_dev_kit::run::{At, Failure, Outcome, failed, output, root, run, target_directory};
 
 /// The list of packages, each with its version.
 const REQUIREMENTS: &str = "tests/python/requirements.txt";

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::run::{At, Failure, Outcome, failed, root};
+use midair_dev_kit::run::{At, Failure, Outcome, failed, root};
 
 /// The version, whose only place is the workspace, from which every package has it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

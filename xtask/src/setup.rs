@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run::{Outcome, failed, is_root, run};
 use crate::{debian, disk, lab, miri};
+use midair_dev_kit::run::{Outcome, failed, is_root, run};
 
 /// Memory of the machine in MiB below which compilers are killed: two of them, and the linkers of
 /// large test programs, use up to 1 GiB each.
@@ -299,7 +299,7 @@ fn toolchain() -> Outcome<()> {
 
 /// Returns whether cargo has a subcommand.
 pub fn has_subcommand(name: &str) -> bool {
-    let found = crate::run::cargo(&[name, "--version"])
+    let found = midair_dev_kit::run::cargo(&[name, "--version"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
@@ -359,7 +359,7 @@ fn roots() -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::root;
+    use midair_dev_kit::run::root;
 
     #[test]
     fn what_may_be_left_out_is_needed_with_all() {

@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::dependencies::{Checked, NO_CARGO_DENY};
-use crate::run::{Outcome, cargo, failed, is_root, output, root, run, target_directory};
-use crate::stage::Build;
 use crate::{
     aarch64, amd_headers, asan, circles, debian, dependencies, disk, dist, docs, flaky, lab, miri,
     python, setup, stage, times, walk,
 };
+use midair_dev_kit::run::{Outcome, cargo, failed, is_root, output, root, run, target_directory};
+use midair_dev_stage::Build;
 
 /// How long all tests may take together, for timeout(1).
 const PATIENCE: &str = "30m";
@@ -597,7 +597,7 @@ fn dist_directory() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::crate_directories;
+    use midair_dev_kit::run::crate_directories;
     use std::fs;
     use std::path::Path;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::run::target_directory;
+use midair_dev_kit::run::target_directory;
 
 /// How many runs are kept, and shown.
 const RUNS: usize = 5;

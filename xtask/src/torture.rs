@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::lab;
-use crate::run::{At, Outcome, cargo, root, run, target_directory};
-use crate::stage;
+use midair_dev_kit::run::{At, Outcome, cargo, root, run, target_directory};
+use midair_dev_stage as stage;
 
 /// The package from PyPI that the other attach methods need.
 const FRIDA: &str = "frida==17.*";

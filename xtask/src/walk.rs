@@ -9,9 +9,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::aarch64::LeftOut;
 use crate::debian;
-use crate::run::{At, Outcome, failed, is_root, output, root, target_directory};
+use midair_dev_kit::aarch64::LeftOut;
+use midair_dev_kit::run::{At, Outcome, failed, is_root, output, root, target_directory};
 
 /// The exit code of the script if the mirror did not give what it needs.
 const NO_NETWORK: i32 = 75;
@@ -157,8 +157,9 @@ fn commands(readme: &str) -> Outcome<[String; 2]> {
             .filter(|line| line.starts_with("    cargo xtask "))
             .map(|line| line.split(" #").next().unwrap_or(line).trim())
             .find(|line| line.split(' ').nth(2) == Some(task));
-        line.map(str::to_owned)
-            .ok_or_else(|| crate::run::Failure(format!("README has no command cargo xtask {task}")))
+        line.map(str::to_owned).ok_or_else(|| {
+            midair_dev_kit::run::Failure(format!("README has no command cargo xtask {task}"))
+        })
     };
     Ok([of("demo")?, of("test")?])
 }

@@ -1,7 +1,7 @@
 //! What runs on GitHub: the same tasks as by hand, and no code that others can exchange.
 
 use crate::TASKS;
-use crate::run::root;
+use midair_dev_kit::run::root;
 
 /// The workflows, each with its name.
 fn workflows() -> Vec<(String, String)> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use semver::{Version, VersionReq};
 
 use super::toml::Document;
-use crate::run::{At, Failure, Outcome};
+use midair_dev_kit::run::{At, Failure, Outcome};
 
 /// A known weakness of some versions of a crate.
 #[derive(Debug)]

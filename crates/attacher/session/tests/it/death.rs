@@ -104,7 +104,7 @@ fn no_half_files(kit: &Kit, name: &str, when: &str) {
     }
 }
 
-/// Whether the processor is emulated (`cargo xtask vm`), so that an attach takes seconds.
+/// Whether the processor is emulated (`cargo vm`), so that an attach takes seconds.
 fn is_emulated() -> bool {
     midair_tests::kernel::times_slower() > 1
 }
