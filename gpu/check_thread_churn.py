@@ -31,6 +31,8 @@ GROWTH, FIRST_PROFILE, PROFILE = 256, 900, 32
 SETTLED, LEAST_OF = 10, 20
 # How much PyTorch keeps of each graph that a thread captures, KiB: 48 without any session (H200: 26 MiB/s at 540 graphs a second).
 GRAPH = 52
+# How long the program of contexts is looked at without any session, to see how much the driver keeps of each context, s.
+ALONE = 15
 LIMIT = 120
 SECONDS = "540"
 
@@ -55,12 +57,30 @@ def run(check):
     if "LD_PRELOAD" in Program.EVERYWHERE:
         # A profiler that uses another CUPTI than midair gets nothing afterwards (docs/cuda.md).
         del programs["Python, 24 threads, torch.profiler"]
+    check.context_bytes = bytes_of_a_context(check)
     runs = [threading.Thread(target=check.results.guarded, args=("x", name, lambda at=at, name=name, words=words: beside(check, at, name, words, len(programs))))
             for at, (name, words) in enumerate(programs.items())]
     for one in runs:
         one.start()
     for one in runs:
         one.join()
+
+
+def bytes_of_a_context(check):
+    """How much the program of contexts grows by each without midair, MiB."""
+    program = Program([check.built("contexts"), SECONDS, "8"], check.log("x-alone"))
+    try:
+        program.said()
+        before = check.footprint(program.pid)[2]
+        time.sleep(ALONE)
+        grown = check.footprint(program.pid)[2] - before
+        last, _ = program.end()
+    finally:
+        program.kill()
+    each = max(grown, 0) / max(last["ends"], 1)
+    check.results.add("x", "C++, 8 threads, contexts: without midair", f"{last}, grown by {grown} MiB, {each:.2f} MiB a context", "nothing wrong",
+                      last["wrong"] == 0)
+    return each
 
 
 def beside(check, at, name, words, programs):
@@ -84,7 +104,8 @@ def beside(check, at, name, words, programs):
     finally:
         program.kill()
     check.raw.append({"program": name, "footprints": footprints})
-    allowed = GROWTH + FIRST_PROFILE * ("profile" in words) + PROFILE * last.get("profiles", 0) + GRAPH * last.get("graphs", 0) // 1024
+    contexts = check.context_bytes * last["ends"] if "contexts" in name else 0
+    allowed = GROWTH + int(contexts) + FIRST_PROFILE * ("profile" in words) + PROFILE * last.get("profiles", 0) + GRAPH * last.get("graphs", 0) // 1024
     told = ", ".join(f"{value:.1f} {key}" if isinstance(value, float) else f"{value} {key}" for key, value in tally.items())
     check.results.add("x", f"{name}: sessions", f"{told}; {len(bad)} bad {bad[:3]}", "none bad", not bad)
     check.results.add("x", f"{name}: the program", f"{last}, code {code}, grown by {grown} MiB", f"nothing wrong, code 0, at most {allowed} MiB",

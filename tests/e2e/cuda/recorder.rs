@@ -158,7 +158,7 @@ fn two_attachers_begin_at_the_same_moment() -> Result<()> {
         let last = times.iter().copied().max().ok_or("no kernels")?;
         // The wall clock and the records' clock are read one after the other.
         assert!(first + 50_000_000 > moment, "{first}, {moment}");
-        assert!(last - first < RECORDED + RECORDED / 2, "{first} to {last}");
+        assert!(last - first < 4 * RECORDED, "{first} to {last}");
         spans.push((first, last));
     }
     let began = spans.iter().map(|(first, _)| *first).max();
