@@ -112,7 +112,7 @@ pub fn failure(error: &Error) -> Failure {
             "install the package hsa-amd-aqlprofile (Debian: libhsa-amd-aqlprofile64-1), or set ROCM_PATH",
         ),
         Error::Outside(_) => failure.hint(
-            "install the package hsa-amd-aqlprofile where midair runs, or run midair as root on the host (Linux 5.12 or later)",
+            "install the package hsa-amd-aqlprofile where midair runs, or run midair as root on the host (Linux 5.12 or later, with user namespaces)",
         ),
         Error::Loader(_) => failure.hint(
             "install the package hsa-amd-aqlprofile where midair runs; or install glibc 2.34 or later and libgcc_s.so.1 in the process's root",

@@ -10,7 +10,7 @@ use midair_failure::Kind;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_midair-aqlprofile");
@@ -83,6 +83,34 @@ impl Root {
     }
 }
 
+/// A process of the target's user with mounts of its own, in which `/proc` is also in the root.
+struct Neighbour(Child);
+
+impl Neighbour {
+    fn start(root: &Root) -> Neighbour {
+        let script = "mount --bind /proc \"$0/proc\" && exec setpriv --reuid 12345 --regid 23456 --groups 34567 sleep 60 < /dev/null";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script]).arg(root.0.path());
+        let started = Neighbour(command.spawn().unwrap());
+        let file = format!("/proc/{}/comm", started.0.id());
+        while std::fs::read_to_string(&file).unwrap() != "sleep\n" {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        started
+    }
+
+    fn file(&self, name: &str) -> File {
+        File::open(format!("/proc/{}/{name}", self.0.id())).unwrap()
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 fn helper(inside: &Inside) -> Helper {
     Helper::start_inside(Path::new(PROGRAM), inside).unwrap()
 }
@@ -147,14 +175,16 @@ fn code_of_another_root_can_only_read_what_its_process_may_read() {
         return;
     }
     let root = Root::new().with_library("PROBE");
-    let file = |name: &str, text: &str, mode: u32, group: u32| {
+    let file = |name: &str, text: &str, mode: u32, [user, group]: [u32; 2]| {
         std::fs::write(root.at(name), text).unwrap();
         std::fs::set_permissions(root.at(name), Permissions::from_mode(mode)).unwrap();
-        std::os::unix::fs::chown(root.at(name), Some(0), Some(group)).unwrap();
+        std::os::unix::fs::chown(root.at(name), Some(user), Some(group)).unwrap();
     };
-    file("secret", "root's", 0o600, 0);
-    file("listed", "a file\n", 0o644, 0);
-    file("other", "of a supplementary group", 0o640, 34567);
+    file("secret", "root's", 0o600, [0, 0]);
+    file("listed", "a file\n", 0o644, [0, 0]);
+    file("own", "of the user", 0o400, [12345, 0]);
+    file("group", "of the group", 0o040, [0, 23456]);
+    file("other", "of a supplementary group", 0o640, [0, 34567]);
     root.take("lib/x86_64-linux-gnu/libc.so.6");
     std::fs::copy(PROGRAM, root.at("app/midair")).unwrap();
     let device = Command::new("mknod")
@@ -163,9 +193,15 @@ fn code_of_another_root_can_only_read_what_its_process_may_read() {
         .args(["c", "1", "3"])
         .status();
     assert!(device.unwrap().success());
+    std::fs::create_dir(root.at("proc")).unwrap();
+    let neighbour = Neighbour::start(&root);
+    file("neighbour", &neighbour.0.id().to_string(), 0o644, [0, 0]);
     std::fs::set_permissions(root.0.path(), Permissions::from_mode(0o777)).unwrap();
     std::fs::set_permissions(root.at("app"), Permissions::from_mode(0o777)).unwrap();
-    match root.ask() {
+    let mut inside = root.inside(Path::new(PROGRAM));
+    let seen = neighbour.file(&format!("root{}", root.0.path().display()));
+    (inside.root, inside.mounts) = (seen.into(), neighbour.file("ns/mnt").into());
+    match ask(&mut helper(&inside)) {
         Ok(_) => {}
         Err(Error::Refused { code, .. }) => panic!("{code:#b}"),
         Err(other) => panic!("{other}"),

@@ -16,8 +16,20 @@ typedef struct { packet start, stop, read; } packets;
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+/* Whether a file of another process of the user can be opened. */
+static int of_neighbour(const char *name) {
+  char pid[32] = "", path[128];
+  int listed = open("/neighbour", O_RDONLY);
+  if (read(listed, pid, sizeof pid - 1) < 1) return 1;
+  close(listed);
+  snprintf(path, sizeof path, "/proc/%s/%s", pid, name);
+  int descriptor = open(path, O_RDONLY);
+  if (descriptor >= 0) close(descriptor);
+  return descriptor >= 0;
+}
 /* Returns a bit for each thing that works and must not. */
 static int probe(void) {
   int can = 0, files = 0;
@@ -33,7 +45,7 @@ static int probe(void) {
   can |= (prctl(PR_SET_DUMPABLE, 1) == 0) << 7;
   can |= (fcntl(0, F_SETOWN, 1) == 0) << 8;
   can |= (execl("/app/midair", "midair", (char *)0) != -1 || errno != ENOSYS) << 9;
-  can |= (getuid() != 12345 || getgid() != 23456) << 10;
+  can |= (access("/own", R_OK) || access("/group", R_OK)) << 10;
   /* The loader's own file is the first that it opens here. */
   descriptor = open("/listed", O_RDONLY);
   for (int at = 0; at < 64; at++) files += fcntl(at, F_GETFD) >= 0;
@@ -42,6 +54,15 @@ static int probe(void) {
   can |= (read(descriptor, text, sizeof text - 1) != 7) << 12;
   can |= (syscall(SYS_chroot, "/app") == 0) << 13;
   can |= (open("/other", O_RDONLY) < 0) << 14;
+  can |= of_neighbour("root/dev/null") << 15;
+  can |= of_neighbour("environ") << 16;
+  can |= of_neighbour("fd/0") << 17;
+  can |= !of_neighbour("stat") << 18;
+  struct rlimit dump = {0, 0};
+  getrlimit(RLIMIT_CORE, &dump);
+  can |= (dump.rlim_max != 1) << 19;
+  descriptor = open("/proc/self/oom_score_adj", O_RDONLY);
+  can |= (read(descriptor, text, sizeof text) != 5 || strncmp(text, "1000", 4)) << 20;
   return can;
 }
 #endif

@@ -135,7 +135,8 @@ fn refused(errno: i32) -> sock_filter {
     answer(libc::SECCOMP_RET_ERRNO | errno as u32)
 }
 
-/// Returns the filter. The program in this descriptor may be executed, and no file.
+/// Returns the filter. Only by this descriptor may a program be executed. Code of the root may put another
+/// file there; this filter, and the rights of the process, also hold for what it executes.
 fn instructions(program: RawFd) -> Vec<sock_filter> {
     let allow = || answer(libc::SECCOMP_RET_ALLOW);
     let mut all = vec![

@@ -8,10 +8,13 @@
 //!   process is not in that cgroup.)
 //! * It has the real user and groups of the target, no capability, and gains none by executing a
 //!   program.
+//! * It has a user namespace of its own, so it may trace no other process. Else `/proc/PID/root` of any
+//!   process of that user would lead out of the copy, to mounts with devices.
 //! * It can make few system calls ([`crate::filter`]), so neither signals, other processes, sockets nor
 //!   networks can be reached, and it does not matter in which namespaces it is otherwise.
 //! * It has three descriptors: the questions, the answers, and a pipe for messages.
-//! * Its memory and time are limited, and it ends with the attacher.
+//! * Its memory and time are limited, the kernel ends it first if memory runs out, and it ends with the
+//!   attacher.
 
 use crate::filter;
 use midair_aqlprofile::{NAME, descriptors};
@@ -22,12 +25,14 @@ use std::os::unix::ffi::OsStrExt;
 
 /// The number of the program's descriptor when it is executed.
 const PROGRAM: RawFd = 3;
-/// The limits on address space in bytes, processor time in seconds, and descriptors.
+/// The limits on address space in bytes, processor time in seconds, descriptors, and dumps. The kernel
+/// starts no program for the dump of a process whose limit is 1; with 0 it does
+/// (linux, fs/coredump.c).
 const LIMITS: [(libc::__rlimit_resource_t, u64); 4] = [
-    (libc::RLIMIT_AS, 4 << 30),
+    (libc::RLIMIT_AS, 1 << 30),
     (libc::RLIMIT_CPU, 60),
     (libc::RLIMIT_NOFILE, 64),
-    (libc::RLIMIT_CORE, 0),
+    (libc::RLIMIT_CORE, 1),
 ];
 
 /// Arguments of `open_tree` and `mount_setattr` (linux/mount.h, linux/fcntl.h).
@@ -36,6 +41,8 @@ const AT_RECURSIVE: libc::c_uint = 0x8000;
 const MOUNT_ATTR_RDONLY: u64 = 1;
 const MOUNT_ATTR_NOSUID: u64 = 2;
 const MOUNT_ATTR_NODEV: u64 = 4;
+/// A change of the user keeps capabilities (linux/securebits.h).
+const NO_SETUID_FIXUP: libc::c_ulong = 1 << 2;
 
 /// `struct mount_attr` (linux/mount.h).
 #[repr(C)]
@@ -99,9 +106,14 @@ impl<'a> Target<'a> {
         let stdin = io::stdin();
         let received = descriptors::receive(stdin.as_fd());
         let [root, mounts, program] = received.map_err(failed("no descriptors"))?;
-        change_root(root, mounts)?;
+        // The attacher may have a value that protects it, which this process inherits. An error does not
+        // matter.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+        let tree = copy_mounts(root, mounts)?;
+        self.take_identity()?;
+        change_root(tree).map_err(failed("cannot change the root (chroot)"))?;
         keep_only(program).map_err(failed("descriptors"))?;
-        self.drop_rights()?;
+        drop_rights()?;
         // SAFETY: these take numbers.
         let bound = unsafe {
             checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL)).map(|_| libc::getppid())
@@ -115,41 +127,27 @@ impl<'a> Target<'a> {
         ))
     }
 
-    /// Keeps the target's real user and groups, and no capability.
-    fn drop_rights(&self) -> Result<(), String> {
-        for (which, most) in LIMITS {
-            let limit = libc::rlimit {
-                rlim_cur: most,
-                rlim_max: most,
-            };
-            // SAFETY: a live structure.
-            checked(unsafe { libc::setrlimit(which, &raw const limit) })
-                .map_err(failed("setrlimit"))?;
-        }
-        for capability in 0..64 {
-            // SAFETY: takes numbers.
-            match checked(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
-                Ok(_) => {}
-                // The kernel knows no more of them.
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
-                Err(error) => return Err(failed("cannot drop capabilities")(error)),
-            }
-        }
+    /// Takes the target's real user and groups, and then a user namespace in which they have no numbers.
+    /// The capabilities of this process are of that namespace from then on.
+    fn take_identity(&self) -> Result<(), String> {
         let (user, group) = (self.user, self.group);
         // SAFETY: a live slice with its length; the others take numbers. There is no other thread.
         let changed = unsafe {
-            checked(libc::setgroups(
-                self.groups.len() as _,
-                self.groups.as_ptr(),
-            ))
-            .and_then(|_| checked(libc::setresgid(group, group, group)))
-            .and_then(|_| checked(libc::setresuid(user, user, user)))
+            // Some systems refuse the namespace to a process without a capability.
+            checked(libc::prctl(libc::PR_SET_SECUREBITS, NO_SETUID_FIXUP))
+                .and_then(|_| {
+                    checked(libc::setgroups(
+                        self.groups.len() as _,
+                        self.groups.as_ptr(),
+                    ))
+                })
+                .and_then(|_| checked(libc::setresgid(group, group, group)))
+                .and_then(|_| checked(libc::setresuid(user, user, user)))
         };
         changed.map_err(failed("cannot take the user and groups of the process"))?;
-        midair_secure::drop_all().map_err(failed("cannot drop capabilities"))?;
-        // SAFETY: takes numbers.
-        checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
-            .map_err(failed("no_new_privs"))?;
+        // SAFETY: takes a number.
+        checked(unsafe { libc::unshare(libc::CLONE_NEWUSER) })
+            .map_err(failed("cannot make a user namespace (unshare)"))?;
         Ok(())
     }
 
@@ -189,8 +187,35 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Makes a copy of the mounts below the target's root the root of this process.
-fn change_root(root: OwnedFd, mounts: OwnedFd) -> Result<(), String> {
+/// Limits what this process may use, and drops every capability for good.
+fn drop_rights() -> Result<(), String> {
+    for (which, most) in LIMITS {
+        let limit = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
+        // SAFETY: a live structure.
+        checked(unsafe { libc::setrlimit(which, &raw const limit) })
+            .map_err(failed("setrlimit"))?;
+    }
+    for capability in 0..64 {
+        // SAFETY: takes numbers.
+        match checked(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
+            Ok(_) => {}
+            // The kernel knows no more of them.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(error) => return Err(failed("cannot drop capabilities")(error)),
+        }
+    }
+    midair_secure::drop_all().map_err(failed("cannot drop capabilities"))?;
+    // SAFETY: takes numbers.
+    checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
+        .map_err(failed("no_new_privs"))?;
+    Ok(())
+}
+
+/// Copies the mounts below the target's root. Nothing can be written in the copy, and no device opened.
+fn copy_mounts(root: OwnedFd, mounts: OwnedFd) -> Result<OwnedFd, String> {
     const EMPTY: &CStr = c"";
     // SAFETY: takes numbers. There is no other thread.
     checked(unsafe { libc::setns(mounts.as_raw_fd(), libc::CLONE_NEWNS) })
@@ -223,13 +248,18 @@ fn change_root(root: OwnedFd, mounts: OwnedFd) -> Result<(), String> {
         )
     });
     set.map_err(failed("cannot make the copy read-only (mount_setattr)"))?;
+    Ok(tree)
+}
+
+/// Makes a directory the root of this process. A process that has another root than its mounts may make
+/// no user namespace, so this comes after that.
+fn change_root(tree: OwnedFd) -> io::Result<()> {
     // SAFETY: a live descriptor, and texts.
-    let entered = unsafe {
+    unsafe {
         checked(libc::fchdir(tree.as_raw_fd()))
             .and_then(|_| checked(libc::chroot(c".".as_ptr())))
-            .and_then(|_| checked(libc::chdir(c"/".as_ptr())))
-    };
-    entered.map_err(failed("cannot change the root (chroot)"))?;
+            .and_then(|_| checked(libc::chdir(c"/".as_ptr())))?;
+    }
     Ok(())
 }
 
