@@ -104,6 +104,8 @@ pub struct Helper {
     unstarted: Option<String>,
     /// Whether it has answered before.
     has_answered: bool,
+    /// Whether it was killed because it did not answer.
+    was_silent: bool,
     limit: Duration,
 }
 
@@ -163,6 +165,7 @@ impl Helper {
             lines,
             unstarted: None,
             has_answered: false,
+            was_silent: false,
             limit: LIMIT,
         };
         let thread = std::thread::Builder::new().name("midair-packets".into());
@@ -187,6 +190,9 @@ impl Helper {
 
     /// Asks for a group's template.
     fn ask(&mut self, question: &Question) -> Result<Template, Error> {
+        if self.was_silent {
+            return Err(Error::Silent(self.limit));
+        }
         let text = question.to_string();
         let asked = match &self.questions {
             Some(questions) => descriptors::send_all(questions, text.as_bytes()),
@@ -203,6 +209,7 @@ impl Helper {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Disconnected) => return Err(self.died()),
                 Err(RecvTimeoutError::Timeout) => {
+                    self.was_silent = true;
                     self.end();
                     return Err(Error::Silent(self.limit));
                 }

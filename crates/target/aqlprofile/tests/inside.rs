@@ -266,7 +266,9 @@ fn a_library_that_is_missing_there_or_dies_there_is_said() {
     );
     let root = Root::new().with_library("HANG");
     let helper = helper(&root.inside(Path::new(PROGRAM)));
-    let asked = std::thread::spawn(|| ask(&mut helper.limit(Duration::from_secs(1))));
+    let mut helper = helper.limit(Duration::from_secs(1));
+    // A group is asked for again, without the counters that midair adds.
+    let asked = std::thread::spawn(move || [ask(&mut helper), ask(&mut helper)]);
     // Whoever lists the processes sees its name meanwhile.
     let mut last = Vec::new();
     while !asked.is_finished() {
@@ -274,8 +276,9 @@ fn a_library_that_is_missing_there_or_dies_there_is_said() {
         last = if names.is_empty() { last } else { names };
     }
     assert_eq!(last, ["midair-aqlprofi\n"]);
-    let silent = asked.join().unwrap().unwrap_err();
-    assert!(matches!(silent, Error::Silent(_)), "{silent:?}");
+    for silent in asked.join().unwrap() {
+        assert!(matches!(&silent, Err(Error::Silent(_))), "{silent:?}");
+    }
     assert!(names_of(12345).is_empty(), "it was killed");
 }
 
