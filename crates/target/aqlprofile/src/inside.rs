@@ -14,6 +14,9 @@ pub const ENTER: &str = "--enter";
 pub const NAME: &str = "midair-aqlprofile";
 /// The most groups of the target that are handed on: an argument has at most 128 KiB.
 const MOST_GROUPS: usize = 8192;
+/// The most bytes of the paths where a loader searches, and of a library's path.
+const MOST_SEARCH: usize = 64 << 10;
+const MOST_PATH: usize = libc::PATH_MAX as usize;
 
 /// A target's root and rights.
 #[derive(Debug)]
@@ -37,7 +40,8 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// The helper's arguments: [`ENTER`], user, group, groups, search, libraries.
+    /// The helper's arguments: [`ENTER`], user, group, groups, search, libraries. Paths that are too long
+    /// for an argument are left out.
     pub(crate) fn arguments(&self) -> Vec<OsString> {
         let groups = self.groups.iter().take(MOST_GROUPS);
         let groups: Vec<String> = groups.map(u32::to_string).collect();
@@ -46,9 +50,44 @@ impl Inside {
             self.user.to_string().into(),
             self.group.to_string().into(),
             groups.join(",").into(),
-            self.search.clone(),
+            Some(self.search.clone())
+                .filter(|search| search.len() <= MOST_SEARCH)
+                .unwrap_or_default(),
         ];
-        all.extend(self.libraries.iter().cloned());
+        let libraries = self.libraries.iter();
+        all.extend(libraries.filter(|path| path.len() < MOST_PATH).cloned());
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A process may give its variables any length once it runs.
+    #[test]
+    fn a_program_can_be_started_with_any_arguments() {
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let long = || OsString::from("x".repeat(1 << 20));
+        let inside = Inside {
+            root: null(),
+            mounts: null(),
+            program: null(),
+            user: 1,
+            group: 2,
+            groups: vec![u32::MAX; 1 << 16],
+            search: long(),
+            libraries: vec![long(), "/lib.so".into()],
+        };
+        let arguments = inside.arguments();
+        assert_eq!(arguments[4..], ["", "/lib.so"]);
+        assert!(
+            Command::new("true")
+                .args(arguments)
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 }

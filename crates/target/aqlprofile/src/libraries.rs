@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 pub const SONAME: &str = "libhsa-amd-aqlprofile64.so.1";
 /// Where ROCm is installed.
 const OPT: &str = "/opt";
+/// The most ROCm below `/opt` that are tried: their names become arguments of the helper.
+const MOST: usize = 32;
 
 /// Returns the files that the library may be, in the order in which they are tried: in the ROCm
 /// that `ROCM_PATH` names, in `/opt/rocm`, in the newest other ROCm below `/opt`, and where the
@@ -55,7 +57,8 @@ fn newest_first(below: &Path, names: impl IntoIterator<Item = OsString>) -> Vec<
     });
     let mut found: Vec<(Vec<u32>, PathBuf)> = versions.collect();
     found.sort();
-    found.into_iter().rev().map(|(_, path)| path).collect()
+    let newest = found.into_iter().rev().take(MOST);
+    newest.map(|(_, path)| path).collect()
 }
 
 #[cfg(test)]
@@ -98,5 +101,9 @@ mod tests {
             .collect();
         assert_eq!(names, ["rocm-10.0.0", "rocm-7.2.4", "rocm-6.4.1"]);
         assert!(installed(Path::new("/nowhere")).is_empty());
+        let many = (0..1 << 16).map(|minor| format!("rocm-7.{minor}").into());
+        let found = newest_first(dir.path(), many);
+        assert_eq!(found.len(), MOST);
+        assert!(found[0].ends_with("rocm-7.65535"), "{found:?}");
     }
 }
