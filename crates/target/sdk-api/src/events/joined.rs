@@ -47,7 +47,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Notes a call. One that was cut is complete at once, without a barrier, and so is one too many.
+    /// Notes a call. One that was cut is complete at once, without a barrier. One too many counts as cut.
     pub fn saw_call(&mut self, call: &EventCall) -> Option<Event> {
         if call.result != 0 {
             return None;
@@ -55,9 +55,13 @@ impl Joined {
         if call.header.operation == hip_event::RECORD {
             self.saw_record(call);
         }
-        if call.header.flags & (flag::CUT | flag::OPEN_AT_DETACH) != 0 || self.calls.len() >= MOST {
+        let is_cut = call.header.flags & (flag::CUT | flag::OPEN_AT_DETACH) != 0;
+        if is_cut || self.calls.len() >= MOST {
+            let mut call = *call;
+            // A wait without a barrier is else one that had nothing to wait for.
+            call.header.flags |= flag::CUT;
             return Some(Event {
-                call: *call,
+                call,
                 barrier: None,
                 source: 0,
             });
@@ -259,8 +263,11 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut all = Joined::default();
         let many = MOST as u64 + 3;
-        let lost = (1..=many).filter_map(|id| all.saw_call(&call(RECORD, id, id)));
-        assert_eq!(lost.count(), 3);
+        let calls = (1..=many).map(|id| call(if id < many { RECORD } else { WAIT }, id, id));
+        let lost: Vec<Event> = calls.filter_map(|call| all.saw_call(&call)).collect();
+        assert_eq!(lost.len(), 3);
+        let are_cut = |event: &Event| event.call.header.flags & flag::CUT != 0;
+        assert!(lost.iter().all(are_cut), "{lost:?}");
         (1..=many).for_each(|id| all.saw_barrier(&barrier(100 + id, 1, 1)));
         assert_eq!((all.barriers.len(), all.recorded.len()), (MOST, MOST));
         let again = MOST_RECORDS as u64 + 3;
