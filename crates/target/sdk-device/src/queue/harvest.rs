@@ -173,11 +173,11 @@ impl Harvester {
     }
 
     /// Returns the correlation ids of the packets that have not ended, or `None` if some queue has
-    /// packets that were rung without a look.
+    /// packets that were rung without a look, or a thread may be looking at them.
     pub fn packets_under_way(&self) -> Option<HashSet<u64>> {
         let mut ids = HashSet::new();
         for queue in state::all() {
-            if queue.passed.load(Acquire) != 0 {
+            if !queue.is_looked_at() {
                 return None;
             }
             let open = queue.flights.range().map(|at| queue.flights.at(at));

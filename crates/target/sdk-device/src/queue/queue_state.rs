@@ -5,7 +5,7 @@ use super::window::{GUARDED, Guard, OURS};
 use crate::layout::QueuePointer;
 use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotTable, word_enum};
 use std::cell::UnsafeCell;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ impl Inner {
     /// Takes over the doorbells that were rung without a look. Returns whether that adds packets to
     /// look at.
     pub fn take_passed(&mut self, state: &QueueState) -> bool {
-        let passed = state.passed.swap(0, Relaxed);
+        let passed = state.passed.swap(0, AcqRel);
         self.asked = self.asked.max(passed);
         self.rung = self.rung.max(passed);
         passed > self.next
@@ -280,6 +280,13 @@ impl QueueState {
     /// worker thread at the end of a session.
     pub fn lock_patiently(&self) -> Option<Locked<'_>> {
         (0..PATIENT).find_map(|_| self.lock())
+    }
+
+    /// Returns whether all packets that were rung are in [`QueueState::flights`].
+    pub fn is_looked_at(&self) -> bool {
+        // A thread takes doorbells over from `passed` while it holds the spin word, and then looks. So the
+        // word is read last.
+        self.passed.load(Acquire) == 0 && self.lock.load(Acquire) == 0
     }
 
     /// Returns whether its ring holds AQL packets.
@@ -543,18 +550,23 @@ mod tests {
         // SAFETY: all zero bytes are a valid, free state, and the memory is kept for the rest of
         // the process.
         let state: &'static QueueState = unsafe { &*std::alloc::alloc_zeroed(layout).cast() };
+        assert!(state.is_looked_at());
         let held = state.lock().unwrap();
         // The holder does not run, so another producer rings without a look.
         assert!(state.lock().is_none());
         state.passed.fetch_max(7, Relaxed);
         drop(held);
+        assert!(!state.is_looked_at());
         let mut inner = state.lock_patiently().unwrap();
         inner.next = 4;
         assert!(inner.take_passed(state));
+        assert!(!state.is_looked_at(), "the holder is about to look");
         assert_eq!((inner.asked, inner.rung), (7, 7));
         assert!(!inner.take_passed(state), "once");
         state.passed.store(4, Relaxed);
         assert!(!inner.take_passed(state), "looked at already");
         assert_eq!((inner.asked, inner.rung), (7, 7));
+        drop(inner);
+        assert!(state.is_looked_at());
     }
 }
