@@ -536,9 +536,15 @@ fn arguments_that_are_refused() -> Result<()> {
         ("rocprofv3", vec!["--pid", nobody, "--att"], 34, "--att"),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--benchmark-mode", "execution-profile"],
-            34,
-            "--benchmark-mode",
+            vec!["--benchmark-mode", "execution-profile", "--", "true"],
+            2,
+            "sdk-buffer-overhead",
+        ),
+        (
+            "rocprofv3",
+            vec!["--pid", nobody, "--benchmark-mode", "tool-runtime-overhead"],
+            2,
+            "requires a started program",
         ),
         (
             "rocprofv3",

@@ -601,3 +601,35 @@ fn a_misspelt_option_is_not_run_as_a_program() -> Result<()> {
     assert_eq!(exit.stdout, ["--quiet -x"], "{exit}");
     Ok(())
 }
+
+/// A program is measured with a part of the profiler: it has the settings of a trace, and no files come.
+#[test]
+fn a_measured_program_has_no_files_and_no_notes() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    let modes = [
+        "disabled-sdk-contexts",
+        "sdk-buffer-overhead",
+        "sdk-callback-overhead",
+        "tool-runtime-overhead",
+    ];
+    for mode in modes.map(Some).into_iter().chain([None]) {
+        let results = Results::new(&lab, mode.unwrap_or("whole"))?;
+        let mut options = vec!["--hip-trace", "--kernel-trace"];
+        options.extend(mode.into_iter().flat_map(|mode| ["--benchmark-mode", mode]));
+        let words = rocprofv3(&stage, &results, &options);
+        let (exit, _) = end(under(lab.run("/lab/vadd").arg(3), &words).spawn()?)?;
+        assert_eq!(
+            exit.stdout.last().map(String::as_str),
+            Some("done"),
+            "{exit}"
+        );
+        assert_eq!(results.names()?.is_empty(), mode.is_some(), "{exit}");
+        let said = exit.stderr.iter().filter(|line| line.contains("rocprof"));
+        assert_eq!(announced(&exit) == 0, mode.is_some(), "{exit}");
+        assert!(mode.is_none() || said.count() == 0, "{exit}");
+    }
+    Ok(())
+}

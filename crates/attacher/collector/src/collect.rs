@@ -12,7 +12,7 @@ use midair_record::spool::{Reader, command, outcome};
 use midair_results::{
     Cost, End, Finished, Identity, OnItsBehalf, RecordWriter, Times, record_limit,
 };
-use midair_settings::Settings;
+use midair_settings::{Benchmark, Settings};
 use nix::time::{ClockId, clock_gettime};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A session that is being recorded.
 struct Session {
+    /// Whether files are written.
+    writes: bool,
     settings: Settings,
     identity: Identity,
     /// The plan with which to interpret the records of counters.
@@ -98,12 +100,15 @@ fn begin(order: Order, reader: Reader) -> Result<(Session, Vec<u8>), Failure> {
         })?;
     let records = records.limited(record_limit(&settings)?);
     let peers = peers(order, &settings, identity.keys.ppid)?;
+    let benchmark = Benchmark::of(&settings).filter(|_| order.is_launched);
+    let drops = benchmark == Some(Benchmark::Sdk);
     let session = Session {
+        writes: benchmark.is_none(),
         settings,
         identity,
         counters,
         application,
-        follower: Follower::new(reader, records),
+        follower: Follower::new(reader, records, drops),
         peers,
     };
     Ok((session, plan))
@@ -137,6 +142,7 @@ impl Session {
     /// Writes the files. Returns whether there was anything to write.
     fn write(self, end: Option<End>, printer: Printer<'_>) -> bool {
         let Session {
+            writes,
             settings,
             mut identity,
             counters,
@@ -167,7 +173,7 @@ impl Session {
         }
         let dropped = reader.dropped();
         let lost_all = failure.is_some() || dropped.iter().any(|count| *count > 0);
-        let is_nothing = events == 0 && !lost_all;
+        let is_nothing = events == 0 && !lost_all || !writes;
         // A session that was never set up is none.
         if is_nothing && (order.is_launched || session.begin == 0) {
             complete(&reader);

@@ -31,16 +31,19 @@ pub(crate) struct Follower {
     pub(crate) events: u64,
     pub(crate) failure: Option<Failure>,
     ahead: usize,
+    /// Whether records are dropped.
+    drops: bool,
 }
 
 impl Follower {
-    pub(crate) fn new(reader: Reader, records: RecordWriter) -> Follower {
+    pub(crate) fn new(reader: Reader, records: RecordWriter, drops: bool) -> Follower {
         Follower {
             reader,
             records,
             events: 0,
             failure: None,
             ahead: 0,
+            drops,
         }
     }
 
@@ -49,6 +52,9 @@ impl Follower {
     fn read(&mut self) -> bool {
         let (records, events) = (&mut self.records, &mut self.events);
         let taken = self.reader.drain(|bytes| {
+            if self.drops {
+                return Ok(());
+            }
             if *events == 0 {
                 *events += count_events(bytes);
             }

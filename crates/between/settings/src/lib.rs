@@ -14,6 +14,7 @@
 //! in the attacher, in the target, and in tests.
 #![forbid(unsafe_code)]
 
+mod benchmark;
 pub mod buffer;
 pub mod commands;
 mod counters;
@@ -26,6 +27,7 @@ mod resolve;
 mod settings;
 mod words;
 
+pub use benchmark::{BENCHMARK_MODE, Benchmark};
 pub use counters::{
     AskedCounter, COUNTER_GROUPS, COUNTERS, CounterGroups, DEVICE_INTERVAL, EXCLUSIVE,
     EXTRA_COUNTERS, KernelChoice,

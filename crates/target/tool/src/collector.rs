@@ -12,7 +12,9 @@ use crate::sdk::{Sdk, SdkError, SessionKind};
 use midair_failure::{Failure, Kind};
 use midair_record::collector::{Order, PROGRAM, message};
 use midair_record::spool::{DEFAULT_SIZE, Head, ReaderOptions, Unread, command, outcome, state};
-use midair_settings::{ALIASES, KEEP_RESULTS, SCREEN, Settings, options};
+use midair_settings::{
+    ALIASES, BENCHMARK_MODE, Benchmark, KEEP_RESULTS, SCREEN, Settings, options,
+};
 use midair_unseen::Start;
 use std::ffi::{CStr, CString, OsString};
 use std::os::fd::AsFd;
@@ -67,6 +69,16 @@ pub(crate) fn settings(sdk: Sdk) -> Settings {
             Some((name, value))
         })
         .collect()
+}
+
+/// Returns what a program that was started with the tool is measured with, if it is.
+pub(crate) fn benchmark(sdk: Sdk) -> Option<Benchmark> {
+    let is_started = matches!(
+        sdk.session_kind(),
+        SessionKind::Launched | SessionKind::Becoming
+    );
+    let name = CString::new(BENCHMARK_MODE).ok()?;
+    Benchmark::named(&sdk.setting(&name).filter(|_| is_started)?)
 }
 
 /// Prepares a session that a collector follows. Call it before the contexts are started.
@@ -270,7 +282,10 @@ fn unheard(spool: &Unread) -> Option<&'static str> {
 /// Reports, at the end of the process, that there was nothing to write. Only the process that the
 /// user started does so.
 pub fn report_if_empty(sdk: Sdk) {
-    if !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming {
+    if !WROTE.load(Relaxed)
+        && benchmark(sdk).is_none()
+        && sdk.session_kind() != SessionKind::Becoming
+    {
         console::report_empty(&settings(sdk));
     }
 }

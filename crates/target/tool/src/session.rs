@@ -9,7 +9,7 @@ use crate::periods;
 use crate::sdk::{Sdk, SdkError, SessionKind};
 use midair_abi::private::pauses;
 use midair_domain::kind;
-use midair_settings::{MAX_OVERHEAD, tool_boolean};
+use midair_settings::{Benchmark, MAX_OVERHEAD, tool_boolean};
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
@@ -76,6 +76,9 @@ fn is_on(sdk: Sdk, setting: &CStr) -> bool {
 /// # Errors
 /// The SDK's status when it refuses to start a context. Then no context is left running.
 pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
+    if collector::benchmark(sdk) == Some(Benchmark::DisabledContexts) {
+        return Ok(());
+    }
     let contexts = contexts();
     // Counting happens around dispatches, so dispatches are recorded for it.
     let counts = COUNTS.iter().find(|setting| sdk.setting(setting).is_some());

@@ -1,21 +1,17 @@
 //! Starting a program, and options that few people need.
 
 use super::{Category::Advanced, Front, Opt, Sets, Shape};
+use crate::benchmark::{BENCHMARK_MODE, BENCHMARK_MODES};
 
 const NOT_STARTED: &str = "--process-sync requires a started program: an attach writes each process's files independently";
+const NOT_MEASURED: &str =
+    "--benchmark-mode requires a started program: an attach costs it nothing before and after";
 const OWN_LIBRARIES: &str = "--rocm-root, --sdk-version and --sdk-soversion require a started program: an attach uses midair's \
     own libraries";
 
 /// An option that is built.
 const fn built(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
     Opt::new(long, Advanced, shape, sets, help).front(Front::Rocprofv3)
-}
-
-/// An option that is not built yet.
-const fn launch(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
-    Opt::new(long, Advanced, shape, sets, help)
-        .later()
-        .front(Front::Rocprofv3)
 }
 
 pub(super) const OPTIONS: &[Opt] = &[
@@ -114,12 +110,13 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Resolve the real path of the command",
     )
     .hidden(),
-    launch(
+    built(
         "benchmark-mode",
-        Shape::Text("MODE"),
-        Sets::Words(&["ROCPROF_BENCHMARK_MODE"], ""),
-        "Measure the overhead of the tool",
+        Shape::OneOf(BENCHMARK_MODES),
+        Sets::Words(&[BENCHMARK_MODE], ""),
+        "Write no files, to measure what a part of the profiler costs the program",
     )
+    .not_with_attach(NOT_MEASURED)
     .hidden(),
     built(
         "suppress-marker-preload",
