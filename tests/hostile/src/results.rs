@@ -12,8 +12,6 @@ use std::sync::OnceLock;
 
 /// Stores records as the reader of the spool passes them on, and writes them in all formats.
 pub fn results(bytes: &[u8]) {
-    // The attaching side does this, too. Without it, Parquet would be refused.
-    midair_columns::install();
     let place = tempfile::tempdir().unwrap_or_else(|error| panic!("a directory: {error}"));
     let Ok(mut writer) = RecordWriter::create_in(place.path()) else {
         panic!("a file without a name");
