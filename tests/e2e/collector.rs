@@ -6,7 +6,7 @@ use midair_tests::lab::LabTarget;
 use midair_tests::stage::{command, run_staged, stage};
 use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
-use midair_tests::target::{PATIENCE, until};
+use midair_tests::target::{Exit, PATIENCE, until};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
@@ -197,9 +197,8 @@ fn a_program_in_a_sandbox_is_recorded() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn without_a_collector_the_program_runs_and_it_is_said() -> Result<()> {
-    let kit = Kit::new()?;
+/// A tool with its SDK in a directory of the test's.
+fn alone(kit: &Kit) -> Result<PathBuf> {
     let lib = kit.scratch().join("lib");
     std::fs::create_dir_all(lib.join("rocprofiler-sdk"))?;
     for name in [
@@ -208,34 +207,55 @@ fn without_a_collector_the_program_runs_and_it_is_said() -> Result<()> {
     ] {
         std::fs::copy(stage()?.join("lib").join(name), lib.join(name))?;
     }
-    let tool = lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1");
-    let mut alone = Command::new("env");
-    alone.arg(format!("LD_PRELOAD={}", tool.display()));
-    alone.args(["ROCPROF_KERNEL_TRACE=1", "ROCPROF_OUTPUT_FORMAT=csv"]);
-    let results = kit.scratch().join("results");
-    alone.arg(format!("ROCPROF_OUTPUT_PATH={}", results.display()));
-    alone.arg(kit.program("collected")?);
-    let mut started = Started::by(&kit, alone, results.clone())?;
+    Ok(lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"))
+}
+
+/// Runs a program with this tool. It launches twice.
+fn with_tool(kit: &Kit, tool: &Path, results: &Path) -> Result<Exit> {
+    let mut command = Command::new("env");
+    command.arg(format!("LD_PRELOAD={}", tool.display()));
+    command.args([
+        "ROCPROF_HIP_RUNTIME_API_TRACE=1",
+        "ROCPROF_OUTPUT_FORMAT=csv",
+    ]);
+    command.arg("ROCPROF_OUTPUT_FILE_NAME=out");
+    command.arg(format!("ROCPROF_OUTPUT_PATH={}", results.display()));
+    command.arg(kit.program("collected")?);
+    let mut started = Started::by(kit, command, results.to_owned())?;
     started.ask("work 2")?;
     started.target.send("quit")?;
     let exit = started.target.target.wait(PATIENCE)?;
     assert_eq!(exit.status.code(), Some(7), "{exit}");
+    Ok(exit)
+}
+
+#[test]
+fn without_a_collector_the_program_runs_and_it_is_said() -> Result<()> {
+    let kit = Kit::new()?;
+    let tool = alone(&kit)?;
+    let results = kit.scratch().join("results");
+    let exit = with_tool(&kit, &tool, &results)?;
     let why = "error: cannot find midair-collector next to midair's tool library";
     assert!(exit.stderr.join("\n").contains(why), "{exit}");
-    assert!(!results.exists(), "{exit}");
-
     // A program that ends at once is as good as none.
-    symlink("/bin/true", lib.join("rocprofiler-sdk/midair-collector"))?;
-    let mut alone = Command::new("env");
-    alone.arg(format!("LD_PRELOAD={}", tool.display()));
-    alone.arg("ROCPROF_KERNEL_TRACE=1");
-    alone.arg(kit.program("collected")?);
-    let mut started = Started::by(&kit, alone, results)?;
-    started.ask("work 2")?;
-    started.target.send("quit")?;
-    let exit = started.target.target.wait(PATIENCE)?;
-    assert_eq!(exit.status.code(), Some(7), "{exit}");
+    symlink("/bin/true", tool.with_file_name("midair-collector"))?;
+    let exit = with_tool(&kit, &tool, &results)?;
     let why = "error: midair-collector ended at once";
     assert!(exit.stderr.join("\n").contains(why), "{exit}");
+    assert!(!results.exists(), "{exit}");
+    Ok(())
+}
+
+/// As in a wheel, which has no second copy of the program.
+#[test]
+fn midair_itself_collects_where_no_other_file_does() -> Result<()> {
+    let kit = Kit::new()?;
+    let tool = alone(&kit)?;
+    std::fs::create_dir(kit.scratch().join("bin"))?;
+    let midair = kit.scratch().join("bin/midair");
+    std::fs::copy(stage()?.join("bin/midair"), midair)?;
+    let results = kit.scratch().join("results");
+    let exit = with_tool(&kit, &tool, &results)?;
+    assert_eq!(launches_in(&results.join(FILE))?, 2, "{exit}");
     Ok(())
 }

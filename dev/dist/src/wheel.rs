@@ -54,7 +54,9 @@ fn files(release: &Release) -> Outcome<Vec<(String, PathBuf)>> {
             .iter()
             .any(|start| file.starts_with(start));
         let source = release.prefix.join(file);
-        if runs && !builds && !source.is_symlink() {
+        // `bin/midair` is the same program: the tool starts it by that name.
+        let is_there_already = file.ends_with("/midair-collector");
+        if runs && !builds && !is_there_already && !source.is_symlink() {
             files.push((format!("{PREFIX}/{file}"), source));
         }
         false

@@ -20,6 +20,9 @@ pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
         Some("rocprofv3") => rocprofv3(words, engine),
         Some("rocprof-compute") => midair_compute::main(words),
         Some("rocpd") => without_rights("rocpd", words, crate::rocpd::main),
+        Some(midair_collector::PROGRAM) => {
+            without_rights(midair_collector::PROGRAM, words, collector)
+        }
         Some("rocprofv3-avail") => without_rights("rocprofv3-avail", words, crate::avail::main),
         _ => {
             let code =
@@ -34,6 +37,14 @@ pub fn rocprofv3(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
     let code =
         with_rights("rocprofv3", &words).unwrap_or_else(|| crate::rocprofv3::main(words, engine));
     written("rocprofv3", code)
+}
+
+/// Collects for a program that was started under midair.
+fn collector(words: Vec<OsString>) -> u8 {
+    let words: Vec<String> = (words.into_iter().skip(1))
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    midair_collector::main(&words)
 }
 
 /// Runs a program of which no command attaches. Returns the exit code.

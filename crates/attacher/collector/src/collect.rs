@@ -12,7 +12,7 @@ use midair_record::spool::{Reader, command, outcome};
 use midair_results::{
     Cost, End, Finished, Identity, OnItsBehalf, RecordWriter, Times, record_limit,
 };
-use midair_settings::{Benchmark, Settings};
+use midair_settings::{BENCHMARK_MODE, Benchmark, Settings};
 use nix::time::{ClockId, clock_gettime};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,8 @@ fn begin(order: Order, reader: Reader) -> Result<(Session, Vec<u8>), Failure> {
         })?;
     let records = records.limited(record_limit(&settings)?);
     let peers = peers(order, &settings, identity.keys.ppid)?;
-    let benchmark = Benchmark::of(&settings).filter(|_| order.is_launched);
+    let benchmark = settings.get(BENCHMARK_MODE).and_then(Benchmark::named);
+    let benchmark = benchmark.filter(|_| order.is_launched);
     let drops = benchmark == Some(Benchmark::Sdk);
     let session = Session {
         writes: benchmark.is_none(),

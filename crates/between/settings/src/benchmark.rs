@@ -1,7 +1,5 @@
 //! What a started program is measured with (`--benchmark-mode`).
 
-use crate::Settings;
-
 /// The variable.
 pub const BENCHMARK_MODE: &str = "ROCPROF_BENCHMARK_MODE";
 
@@ -34,11 +32,6 @@ impl Benchmark {
             TOOL => Benchmark::Tool,
             _ => Benchmark::Sdk,
         })
-    }
-
-    /// Returns the mode that the settings ask for.
-    pub fn of(settings: &Settings) -> Option<Benchmark> {
-        Benchmark::named(settings.get(BENCHMARK_MODE)?)
     }
 }
 

@@ -253,6 +253,7 @@ fn spawn(program: &Path, libraries: &[OsString]) -> Result<Process, String> {
     let why = |why| format!("cannot start the helper for AMD's packet library: {why}");
     midair_unseen::start(&Start {
         program,
+        name: program.as_os_str(),
         arguments: libraries,
         variables: &[],
         input: stdin.as_fd(),

@@ -102,7 +102,11 @@ pub fn begin(sdk: Sdk) -> Result<(), SdkError> {
 
 fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure> {
     let setup = |error: &dyn std::fmt::Display| Failure::new(Kind::Setup, error.to_string());
-    let program = midair_unseen::beside(PROGRAM).ok_or_else(|| {
+    let own = midair_unseen::beside(PROGRAM);
+    let name = own
+        .as_ref()
+        .map_or(PROGRAM.as_ref(), |path| path.as_os_str());
+    let program = own.clone().or_else(midair_unseen::whole).ok_or_else(|| {
         Failure::new(
             Kind::Installation,
             format!("cannot find {PROGRAM} next to midair's tool library"),
@@ -133,6 +137,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
     });
     midair_unseen::start(&Start {
         program: &program,
+        name,
         arguments: &order.words().map(OsString::from),
         variables: place.as_slice(),
         input: far.as_fd(),

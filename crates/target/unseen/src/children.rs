@@ -2,7 +2,7 @@
 //! They make system calls only, and call no function that a library may have replaced: the library
 //! that our command lines preload replaces `_exit` and `execve`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The size in bytes of the stack on which a child runs.
@@ -16,6 +16,7 @@ struct Prepared {
     stdout: c_int,
     /// One past the highest descriptor that may be open.
     descriptors: c_int,
+    program: *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
 }
@@ -79,7 +80,7 @@ extern "C" fn second(data: *mut c_void) -> c_int {
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::syscall(
             libc::SYS_execve,
-            *start.arguments,
+            start.program,
             start.arguments,
             start.environment,
         );
@@ -95,9 +96,10 @@ fn descriptors() -> c_int {
     numbers.max().map_or(1 << 16, |last: c_int| last + 1024)
 }
 
-/// Starts the program that the first argument names. Both lists end with a null pointer. Returns
+/// Starts the program. Both lists end with a null pointer. Returns
 /// whether both children were made.
 pub(crate) fn start(
+    program: &CStr,
     arguments: &[*const c_char],
     environment: &[*const c_char],
     input: BorrowedFd<'_>,
@@ -112,6 +114,7 @@ pub(crate) fn start(
         stdin: input.as_raw_fd(),
         stdout: output.as_raw_fd(),
         descriptors: descriptors(),
+        program: program.as_ptr(),
         arguments: arguments.as_ptr(),
         environment: environment.as_ptr(),
     };
@@ -157,6 +160,7 @@ mod tests {
         let (mut from, to) = std::io::pipe().unwrap();
         start(&Start {
             program: Path::new("/bin/sh"),
+            name: "/bin/sh".as_ref(),
             arguments: &["-c".into(), script.into()],
             variables: &["ROCPROF_ONE=1".into()],
             input: nothing.as_fd(),
@@ -229,6 +233,7 @@ mod tests {
         drop(to);
         start(&Start {
             program: Path::new("/bin/sh"),
+            name: "/bin/sh".as_ref(),
             arguments: &["-c".into(), "read line; echo there".into()],
             variables: &[],
             input: nothing.as_fd(),
@@ -249,6 +254,7 @@ mod tests {
         let arguments: [OsString; 0] = [];
         start(&Start {
             program: Path::new("/nowhere"),
+            name: "/nowhere".as_ref(),
             arguments: &arguments,
             variables: &arguments,
             input: nothing.as_fd(),

@@ -39,6 +39,8 @@ const NOT_ITS: [&[u8]; 6] = [
 pub struct Start<'a> {
     /// The program's file.
     pub program: &'a Path,
+    /// The name by which it is called.
+    pub name: &'a OsStr,
     /// Its arguments, without its own name.
     pub arguments: &'a [OsString],
     /// More variables for it, `NAME=VALUE`.
@@ -56,6 +58,14 @@ pub fn beside(name: &str) -> Option<PathBuf> {
     [directory.join(name), directory.join(TOOLS).join(name)]
         .into_iter()
         .find(|path| is_program(path))
+}
+
+/// Returns the program `midair` of the installation whose tools lie where this code does: it is each of ours by the name
+/// by which it is called.
+pub fn whole() -> Option<PathBuf> {
+    let tools = directory()?;
+    let libraries = tools.parent().filter(|_| tools.ends_with(TOOLS))?;
+    Some(libraries.parent()?.join("bin/midair")).filter(|path| is_program(path))
 }
 
 /// Whether this is the absolute path of a file.
@@ -88,7 +98,8 @@ pub fn start(start: &Start<'_>) -> Result<(), String> {
         return Err(why.to_owned());
     }
     let text = |text: &OsStr| CString::new(text.as_bytes()).ok();
-    let arguments: Vec<CString> = std::iter::once(start.program.as_os_str())
+    let program = text(start.program.as_os_str()).ok_or("the program's path has a zero byte")?;
+    let arguments: Vec<CString> = std::iter::once(start.name)
         .chain(start.arguments.iter().map(OsString::as_os_str))
         .filter_map(text)
         .collect();
@@ -97,7 +108,13 @@ pub fn start(start: &Start<'_>) -> Result<(), String> {
     // Copies have numbers above 2, which the children do not replace.
     let copy = |of: BorrowedFd<'_>| of.try_clone_to_owned().map_err(|error| error.to_string());
     let (input, output) = (copy(start.input)?, copy(start.output)?);
-    match children::start(&arguments, &environment, input.as_fd(), output.as_fd()) {
+    match children::start(
+        &program,
+        &arguments,
+        &environment,
+        input.as_fd(),
+        output.as_fd(),
+    ) {
         true => Ok(()),
         false => Err("the kernel makes no more processes here".to_owned()),
     }
