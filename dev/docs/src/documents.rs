@@ -18,6 +18,8 @@ const LOOSE: &[&str] = &[
     "CHANGELOG.md",
     "SECURITY.md",
     "lab/README.md",
+    "dev/mutants/README.md",
+    "dev/vm/README.md",
     "examples/attach-tool/README.md",
 ];
 /// Prefixes of the ids of deviations, each with its page.
@@ -318,8 +320,9 @@ fn cited_topics(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
 
 /// Checks that the files of the repository which a page names in code spans exist.
 fn named_files(pages: &[Page], mistakes: &mut Vec<String>) {
-    const TOPS: [&str; 11] = [
+    const TOPS: [&str; 12] = [
         "crates/",
+        "dev/",
         "tests/",
         "xtask/",
         "sim/",
