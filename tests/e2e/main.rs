@@ -40,6 +40,7 @@ mod flame_diff;
 mod fleet;
 mod formats;
 mod graph_launches;
+mod graph_stacks;
 mod headers;
 mod hip_events;
 mod hooks;

@@ -244,6 +244,9 @@ impl Finished {
         let truncated = truncated(self.outcome);
         let mut notes = self.notes;
         notes.extend(outcome_notes(self.outcome));
+        if let Err(error) = self.records.find_captures() {
+            notes.push(format!("cannot find the captures of graphs: {error}"));
+        }
         let kernels = !plan.hide_kernels;
         if let Err(error) = self
             .records

@@ -24,7 +24,7 @@ pub use cuda::{
 };
 pub use driver::KfdEvent;
 pub use events::{Barrier, EventCall, hip_event};
-pub use graphs::{GraphCall, graph};
+pub use graphs::{GraphBuild, GraphCall, graph, graph_build};
 pub use name::{MOST_NAME, kernel_name};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
@@ -78,6 +78,8 @@ pub mod kind {
     pub const NATIVE_CODE: u8 = 140;
     /// A program or a library that the process has mapped.
     pub const MODULE: u8 = 141;
+    /// [`super::GraphBuild`].
+    pub const GRAPH_BUILD: u8 = 142;
 }
 
 /// Bits of [`Header::flags`].
@@ -512,6 +514,8 @@ pub enum Record<'a> {
     NativeCode(NativeCode),
     /// A program or a library, and its path.
     Module(Module, &'a [u8]),
+    /// A step on the way from code to the kernels of a graph.
+    GraphBuild(GraphBuild),
 }
 
 impl Record<'_> {
@@ -546,6 +550,7 @@ impl Record<'_> {
             Record::LaunchStack(launch) => &launch.header,
             Record::NativeCode(code) => &code.header,
             Record::Module(module, _) => &module.header,
+            Record::GraphBuild(step) => &step.header,
         })
     }
 }
@@ -659,6 +664,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         kind::MODULE => {
             with_tail(body, |m: &Module| m.path_len as usize).map(|(m, t)| Record::Module(m, t))
         }
+        kind::GRAPH_BUILD => GraphBuild::read(body).map(Record::GraphBuild),
         other => return Err(Malformed::Kind(other)),
     };
     record.map(|r| (r, size)).ok_or(bad)

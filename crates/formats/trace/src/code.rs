@@ -9,6 +9,8 @@ use std::collections::HashMap;
 pub const NO_STACK: &str = "(launched outside of Python)";
 /// The same where the stack's description is missing: there were too many, or it was lost.
 pub const UNKNOWN_STACK: &str = "(stack not recorded)";
+/// The name of the innermost frame of kernels of a graph whose capture was not seen.
+pub const CAPTURED_BEFORE: &str = "(graph captured before the attach)";
 /// Where systems, ROCm and CUDA have their libraries.
 const SYSTEM: [&str; 6] = [
     "/usr/lib",
@@ -29,6 +31,9 @@ const LIBRARIES: [&str; 4] = [
 /// Returns the name of a frame, as `loss (train.py:31)`. A line of 0 is not known.
 pub fn frame(function: &Function, line: u32) -> String {
     let name = one_line(&function.name);
+    if name == CAPTURED_BEFORE {
+        return name.into_owned();
+    }
     let name = if name.is_empty() { "?" } else { name.as_ref() };
     format!("{name} ({})", place(function, line))
 }

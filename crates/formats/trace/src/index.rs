@@ -7,6 +7,7 @@
 //! limit, and all their names share one ([`limits::NAMES`]). Whatever exceeds a limit is counted
 //! and reported.
 
+mod captures;
 mod cuda;
 mod descriptions;
 mod launched;
@@ -345,9 +346,10 @@ impl Index {
                     self.stacks.learn(record);
                 }
             }
-            Record::Stack(..) | Record::LaunchStack(_) | Record::NativeCode(_) => {
-                self.stacks.learn(record);
-            }
+            Record::Stack(..)
+            | Record::LaunchStack(_)
+            | Record::NativeCode(_)
+            | Record::GraphBuild(_) => self.stacks.learn(record),
             Record::Note(text) => {
                 if self.notes.len() < MOST_NOTES {
                     self.notes.push(printable(text));
@@ -433,8 +435,7 @@ impl Index {
         if !self.add_untimed(kernel.header.flags, kernel.untimed) {
             let id = self.add_kernel_time(kernel);
             let added = Added::by_kernel(kernel);
-            self.stacks
-                .add_work(kernel.correlation, Work::Kernel(id), &added);
+            self.stacks.add_kernel(kernel, Work::Kernel(id), &added);
             self.bursts.add_kernel(id, kernel);
             self.activity.add_kernel(kernel);
             self.add_launched(kernel);
@@ -443,11 +444,7 @@ impl Index {
 
     /// Adds the times of a dispatch to its kernel's, and returns the kernel's id.
     fn add_kernel_time(&mut self, kernel: &Kernel) -> u64 {
-        let id = if kernel.kernel_id < MOST_IDS {
-            kernel.kernel_id
-        } else {
-            0
-        };
+        let id = known_id(kernel);
         self.kernels
             .entry(id)
             .or_default()
@@ -474,8 +471,7 @@ impl Index {
         if untimed(kernel.header.flags, kernel.untimed).is_none() {
             let id = self.add_kernel_time(kernel);
             let added = Added::by_kernel(kernel);
-            self.stacks
-                .add_work(kernel.correlation, Work::Kernel(id), &added);
+            self.stacks.add_kernel(kernel, Work::Kernel(id), &added);
             self.add_launched(kernel);
         }
     }
@@ -677,6 +673,14 @@ impl Index {
             }
         }
         all
+    }
+}
+
+/// Returns a kernel's id; 0 for one that is not described.
+fn known_id(kernel: &Kernel) -> u64 {
+    match kernel.kernel_id {
+        id if id < MOST_IDS => id,
+        _ => 0,
     }
 }
 

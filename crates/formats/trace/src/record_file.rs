@@ -14,7 +14,7 @@ use crate::index::Index;
 use crate::kernel_filter::{Chosen, KernelFilter, Missed};
 use crate::kernel_name::KernelNames;
 use crate::rolling::{Keep, LATE, Rolling, Window};
-use midair_record::event::{self, Header, Kernel, MAX_RECORD, Plain, Record, kind};
+use midair_record::event::{self, CudaLaunch, Header, Kernel, MAX_RECORD, Plain, Record, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
 use std::convert::Infallible;
 use std::fs::File;
@@ -451,6 +451,24 @@ impl RecordFile {
         &self.beyond
     }
 
+    /// Finds the stacks that captured the kernels of graphs. Call it before [`RecordFile::choose`].
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn find_captures(&mut self) -> io::Result<()> {
+        let Some(mut matching) = self.index.matching() else {
+            return Ok(());
+        };
+        let mut index = std::mem::take(&mut self.index);
+        let matched = self.each_launch(|kernel, cuda| {
+            index.match_node(&mut matching, kernel, cuda);
+        });
+        index.stacks.forget_kernels();
+        let added = self.each_kernel(|kernel| index.add_to_stack(kernel));
+        self.index = index;
+        matched.and(added)
+    }
+
     /// Leaves dispatches out of walks and of the index. Those that are not chosen are left out, by
     /// the names that kernels have in the results. Without `kernels` all are, because they were
     /// recorded only so that other records can refer to them.
@@ -498,11 +516,15 @@ impl RecordFile {
     }
 
     fn each_kernel(&self, mut visit: impl FnMut(&Kernel)) -> io::Result<()> {
+        self.each_launch(|kernel, _| visit(kernel))
+    }
+
+    fn each_launch(&self, mut visit: impl FnMut(&Kernel, Option<&CudaLaunch>)) -> io::Result<()> {
         let walked = self.walk_all(
             |kind| kind == kind::KERNEL_DISPATCH,
             |record| {
-                if let Record::Kernel(kernel, _) = record {
-                    visit(kernel);
+                if let Record::Kernel(kernel, cuda) = record {
+                    visit(kernel, cuda.as_ref());
                 }
                 Ok::<(), Infallible>(())
             },

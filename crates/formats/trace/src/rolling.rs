@@ -9,7 +9,7 @@ mod stacks;
 
 use crate::index::Index;
 use crate::record_file::{RecordFile, RecordWriter, is_about_room};
-use midair_record::event::{self, MAX_RECORD, Record};
+use midair_record::event::{self, MAX_RECORD, Record, graph_build};
 use nix::fcntl::{FallocateFlags, fallocate};
 use stacks::Stacks;
 use std::collections::VecDeque;
@@ -331,6 +331,7 @@ pub fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         Record::Burst(it) => (it.start, it.end),
         Record::CounterWindow(it, _) => (it.start, it.read_end.max(it.end)),
         Record::RuntimeInit(it) => (it.time, it.time),
+        Record::GraphBuild(it) if it.header.operation == graph_build::REPLAY => (it.start, it.end),
         Record::Agent(_)
         | Record::CodeObject(..)
         | Record::KernelSymbol(..)
@@ -342,7 +343,8 @@ pub fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         | Record::Stack(..)
         | Record::LaunchStack(_)
         | Record::NativeCode(_)
-        | Record::Module(..) => return None,
+        | Record::Module(..)
+        | Record::GraphBuild(_) => return None,
     };
     Some((start, end.max(start)))
 }

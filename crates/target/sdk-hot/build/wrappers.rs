@@ -195,6 +195,22 @@ fn launches(out: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
          pub const LAUNCHES: [u64; {}] = {words:?};",
         words.len()
     )?;
+    let last = table.functions.iter().map(|it| it.operation).max();
+    let mut steps = vec!["None"; last.map_or(0, |last| last as usize + 1)];
+    for function in table.functions {
+        if let Some(step) = steps.get_mut(function.operation as usize) {
+            *step = graph_step(function);
+        }
+    }
+    let steps: Vec<String> = steps.iter().map(|step| format!("Step::{step}")).collect();
+    writeln!(
+        out,
+        "use crate::probe::graph_steps::Step;\n\
+         /// Which step towards the kernels of a graph each operation is.\n\
+         pub(crate) static GRAPH_STEPS: [Step; {}] = [{}];",
+        steps.len(),
+        steps.join(", ")
+    )?;
     // What happens to HIP's executable graphs and to its events.
     for (constant, name) in [
         ("GRAPH_LAUNCH", "hipGraphLaunch"),
@@ -217,6 +233,44 @@ fn launches(out: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
         )?;
     }
     Ok(())
+}
+
+/// Returns which step towards the kernels of a graph a function is: a variant of
+/// `crate::probe::graph_steps::Step`.
+fn graph_step(function: &Function) -> &'static str {
+    match function.name.as_str() {
+        "hipStreamBeginCapture" | "hipStreamBeginCapture_spt" => "Begin",
+        "hipStreamBeginCaptureToGraph" => "BeginToGraph",
+        "hipStreamEndCapture" | "hipStreamEndCapture_spt" => "End",
+        "hipGraphInstantiate"
+        | "hipGraphInstantiateWithFlags"
+        | "hipGraphInstantiateWithParams" => "Instantiate",
+        "hipGraphClone" => "Copy",
+        "hipGraphExecUpdate" => "Update",
+        "hipGraphCreate" => "Create",
+        "hipGraphDestroy" | "hipGraphExecDestroy" => "Destroy",
+        "hipGraphLaunch" | "hipGraphLaunch_spt" => "Replay",
+        // Nodes that are added, to a graph that is the second argument.
+        "hipGraphAddKernelNode" | "hipGraphAddNode" | "hipGraphAddChildGraphNode" => "ChangeSecond",
+        // Nodes that are changed in an executable graph, or on a stream that is captured.
+        "hipGraphExecKernelNodeSetParams"
+        | "hipGraphExecNodeSetParams"
+        | "hipGraphExecChildGraphNodeSetParams"
+        | "hipGraphNodeSetEnabled"
+        | "hipStreamUpdateCaptureDependencies" => "ChangeFirst",
+        // Nodes of which the call does not say the graph.
+        "hipGraphKernelNodeSetParams" | "hipGraphNodeSetParams" | "hipGraphDestroyNode" => {
+            "ChangeAny"
+        }
+        name if name.contains("MultiDevice") || name.contains("HostFunc") => "None",
+        name if name.contains("Launch") => match function.parameters {
+            [_, grid, ..] if grid.ty.c == "dim3" => "LaunchByDim3",
+            [_, grid, ..] if grid.name == "gridDimX" => "LaunchByBlocks",
+            [_, grid, ..] if grid.name == "globalWorkSizeX" => "LaunchByItems",
+            _ => "LaunchUnknown",
+        },
+        _ => "None",
+    }
 }
 
 /// A function's type in Rust.

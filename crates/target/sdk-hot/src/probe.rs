@@ -16,6 +16,7 @@
 
 pub(crate) mod control;
 mod events;
+pub(crate) mod graph_steps;
 mod graphs;
 pub mod session;
 mod stacks;
@@ -27,6 +28,7 @@ use crate::state::STATE;
 use crate::threads::{self, OpenCall, Owned, ThreadSlot};
 use crate::wrappers::hip_runtime;
 use control::Control;
+use graph_steps::Step;
 use midair_domain::{KindSet, sets};
 use midair_record::event::{Api, Header, Plain, flag, kind};
 use midair_record::spool::Area;
@@ -675,10 +677,14 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
     let of_graph = graphs::operation(recorded, open.kind, open.operation);
     let of_event = events::operation(recorded, open.kind, open.operation);
     let is_recorded = recorded.contains(open.kind);
-    if !is_recorded && of_graph.is_none() && of_event.is_none() {
+    let step = busy.step(&open);
+    if !is_recorded && of_graph.is_none() && of_event.is_none() && step == Step::None {
         return;
     }
     let arguments = arguments();
+    if step != Step::None {
+        busy.store_step(step, (&open, call.depth), end, &arguments, retval);
+    }
     if let Some(operation) = of_graph {
         let graph = arguments.first().copied().unwrap_or(0);
         let flags = graphs::flags(&open, busy.accepts(), busy.flags_now());

@@ -94,17 +94,20 @@ pub fn is_on() -> bool {
 
 /// Takes the calling thread's stack for the call with this correlation id, and stores it with
 /// `store`, which takes a record as its kind, its fixed part and its tail. Does nothing where no
-/// stacks are taken, or where only Python's are and the thread is not in Python code.
+/// stacks are taken, or where only Python's are and the thread is not in Python code. Returns the number
+/// of the stack, or 0.
 #[inline]
-pub fn take(correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
+pub fn take(correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) -> u32 {
     // SAFETY: it is null, or the mapping that `begin` has filled, which is never unmapped.
-    if let Some(session) = unsafe { ACTIVE.load(Acquire).as_ref() } {
-        let timed = session.cost.start(correlation, cost::now);
-        session.take(correlation, store);
-        if let Some(timed) = timed {
-            session.cost.end(&timed, cost::now());
-        }
+    let Some(session) = (unsafe { ACTIVE.load(Acquire).as_ref() }) else {
+        return 0;
+    };
+    let timed = session.cost.start(correlation, cost::now);
+    let number = session.take(correlation, store);
+    if let Some(timed) = timed {
+        session.cost.end(&timed, cost::now());
     }
+    number
 }
 
 /// Returns what the stacks of the session have cost, also after its [`end`].
@@ -120,7 +123,7 @@ struct Seen<'a> {
 }
 
 impl Session {
-    fn take(&self, correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
+    fn take(&self, correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) -> u32 {
         // Most stacks are known: their frames are only read, not kept.
         let mut key = 0;
         let python = self.python().filter(|python| {
@@ -138,7 +141,7 @@ impl Session {
             };
             if let Some(number) = known {
                 store_launch(number, correlation, store);
-                return;
+                return number;
             }
             table = None;
         }
@@ -148,7 +151,7 @@ impl Session {
             key = mix(mix(key, summary.key), summary.count as u64);
         }
         let number = match (python, native) {
-            (None, None) if table.is_none() => return,
+            (None, None) if table.is_none() => return 0,
             (None, None) => 0,
             _ => match self.stacks.find(key) {
                 Found::Known(number) => number,
@@ -167,6 +170,7 @@ impl Session {
             self.cost.note(key, number);
         }
         store_launch(number, correlation, store);
+        number
     }
 
     /// Returns the process's Python, if its frames are taken.

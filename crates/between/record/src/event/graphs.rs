@@ -37,3 +37,56 @@ pub struct GraphCall {
     /// Padding, 0.
     pub reserved: u32,
 }
+
+/// Operations of [`GraphBuild`].
+pub mod graph_build {
+    /// A capture starts on the stream `subject`. It adds to the graph `made` where that is not 0.
+    pub const BEGIN: u32 = 1;
+    /// A launch into the stream `subject` became a node of a graph.
+    pub const LAUNCH: u32 = 2;
+    /// The capture on the stream `subject` has made the graph `made`.
+    pub const END: u32 = 3;
+    /// The graph `subject` has become the executable graph `made`.
+    pub const INSTANTIATE: u32 = 4;
+    /// The graph `made` is a copy of the graph `subject`.
+    pub const COPY: u32 = 5;
+    /// Nodes of `subject` were added or changed otherwise than by a capture: of a graph, an executable
+    /// graph, the graph that is captured on a stream, or of any graph (0).
+    pub const CHANGE: u32 = 6;
+    /// The graph or executable graph `subject` is no more.
+    pub const DESTROY: u32 = 7;
+    /// The call with this correlation id launches the executable graph `subject`.
+    pub const REPLAY: u32 = 8;
+    /// The node `subject` was captured at a stack. Kernels name their nodes
+    /// ([`crate::event::CudaLaunch::graph_node`]).
+    pub const NODE: u32 = 9;
+    /// The node `made` of an executable graph stands for the node `subject`.
+    pub const NODE_COPY: u32 = 10;
+}
+
+/// A step on the way from the code that describes a graph's kernels to their dispatches. It is there in
+/// sessions that take stacks.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GraphBuild {
+    /// Common header; `operation` is one of [`mod@graph_build`].
+    pub header: Header,
+    /// Entry.
+    pub start: u64,
+    /// Return.
+    pub end: u64,
+    /// Correlation id of a launch, into a capture or of a graph; otherwise 0.
+    pub correlation: u64,
+    /// Raw handle: see the operations.
+    pub subject: u64,
+    /// Raw handle: see the operations.
+    pub made: u64,
+    /// The number of the stack of a captured launch ([`super::Stack`]), or 0.
+    pub stack: u32,
+    /// Thread id in the target's pid namespace.
+    pub tid: u32,
+    /// Workgroup size of a captured launch; 0 where it is not known.
+    pub workgroup: [u32; 3],
+    /// Its grid size in work items; 0 where it is not known.
+    pub grid: [u32; 3],
+}

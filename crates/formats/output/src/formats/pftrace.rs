@@ -142,6 +142,8 @@ struct Slice<'a> {
     start: u64,
     end: u64,
     correlation: u64,
+    /// The number of a kernel's dispatch, or 0.
+    dispatch: u64,
 }
 
 impl Sink for Scene<'_> {
@@ -241,6 +243,7 @@ impl Scene<'_> {
             track,
             flow: self.flow(slice.correlation),
             correlation: slice.correlation,
+            dispatch: slice.dispatch,
         };
         self.out.slice(&event, start, end)
     }
@@ -258,6 +261,7 @@ impl Scene<'_> {
             track,
             flow: self.flow(slice.correlation),
             correlation: slice.correlation,
+            dispatch: slice.dispatch,
         };
         let time = match rung {
             0 => self.job.trace.process.fini_time,
@@ -285,6 +289,7 @@ impl Scene<'_> {
             start: api.start,
             end: api.end,
             correlation: api.correlation,
+            dispatch: 0,
         })
     }
 
@@ -311,6 +316,7 @@ impl Scene<'_> {
                 track,
                 flow: None,
                 correlation: 0,
+                dispatch: 0,
             };
             self.out.slice(&event, step.start, end)?;
         }
@@ -335,6 +341,7 @@ impl Scene<'_> {
             start: event.start,
             end: event.end,
             correlation: 0,
+            dispatch: 0,
         })
     }
 
@@ -359,6 +366,7 @@ impl Scene<'_> {
             start: launch.start,
             end: launch.end,
             correlation: call.correlation,
+            dispatch: 0,
         })
     }
 
@@ -387,6 +395,7 @@ impl Scene<'_> {
             start: event.start,
             end: event.end,
             correlation: call.correlation,
+            dispatch: 0,
         })
     }
 
@@ -410,6 +419,7 @@ impl Scene<'_> {
             start: marker.start,
             end: marker.end,
             correlation,
+            dispatch: 0,
         })
     }
 
@@ -468,6 +478,7 @@ impl Scene<'_> {
             start: kernel.start,
             end: kernel.end,
             correlation: kernel.correlation,
+            dispatch: kernel.dispatch_id,
         };
         if is_untimed(&kernel.header, kernel.untimed) {
             return self.untimed(&slice, kernel.rung, kernel.untimed);
@@ -527,6 +538,7 @@ impl Scene<'_> {
             start: copy.start,
             end: copy.end,
             correlation: copy.correlation,
+            dispatch: 0,
         };
         if is_untimed(&copy.header, copy.untimed) {
             return self.untimed(&slice, 0, copy.untimed);
@@ -568,6 +580,7 @@ impl Scene<'_> {
             start: allocation.start,
             end: allocation.end,
             correlation,
+            dispatch: 0,
         })?;
         // Memory exists from the return of the allocating call until the start of the releasing
         // one.
@@ -607,6 +620,7 @@ impl Scene<'_> {
             start: scratch.start,
             end: scratch.end,
             correlation,
+            dispatch: 0,
         })?;
         let (node, queue) = (scratch.node, scratch.queue_id);
         let bytes = scratch.bytes;
@@ -631,6 +645,7 @@ impl Scene<'_> {
             track,
             flow: None,
             correlation: 0,
+            dispatch: 0,
         };
         self.out.instant(&event, runtime.time)
     }

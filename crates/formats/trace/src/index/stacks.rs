@@ -1,6 +1,7 @@
 //! Where in the application's code work was launched: functions, stacks, and the GPU's time by
 //! stack.
 
+mod graphs;
 mod launches;
 
 use super::Stat;
@@ -9,10 +10,12 @@ use crate::frame_names::{self, Part};
 use crate::{code, limits};
 use foldhash::fast::RandomState;
 use midair_record::event::{
-    self, Code, Kernel, LaunchStack, Module, NativeCode, Record, Stack, StackCost,
+    self, Code, CudaLaunch, Kernel, LaunchStack, Module, NativeCode, Record, Stack, StackCost,
 };
 use std::collections::HashMap;
 
+pub(crate) use graphs::Matching;
+use graphs::{Captured, Graphs};
 pub use launches::Launches;
 
 /// Numbers of functions and stacks beyond this are not described; a session of the target's has
@@ -161,6 +164,10 @@ pub struct Stacks {
     stacks: HashMap<u32, Vec<(u32, u32)>, RandomState>,
     /// The stack of each launch.
     pub launches: Launches,
+    /// The stacks of kernels of graphs by dispatch, as far as these are not their launches'.
+    by_dispatch: Launches,
+    /// Where the kernels of graphs come from.
+    pub(crate) graphs: Graphs,
     /// Timed work by stack. Launches without a stack have the stack 0.
     pub sums: HashMap<(u32, Work), Sum, RandomState>,
     /// The same by correlation id, for launches whose stack has not come yet.
@@ -171,6 +178,8 @@ pub struct Stacks {
     pub taken: u64,
     /// Launches that were made at a stack for which there was no room, or over the budget.
     pub left_out: u64,
+    /// How many stacks are others with the frame [`code::CAPTURED_BEFORE`].
+    captured_before: usize,
     /// What the stacks have cost the process, if its side says so.
     pub cost: Option<StackCost>,
 }
@@ -191,6 +200,7 @@ impl Stacks {
             Record::LaunchStack(launch) => self.add_launch(launch),
             Record::NativeCode(code) => self.add_native(code),
             Record::Module(module, path) => self.add_module(module, path),
+            Record::GraphBuild(step) => self.graphs.add(step),
             _ => {}
         }
     }
@@ -241,7 +251,7 @@ impl Stacks {
         let mean = (cost.timed > 0).then(|| cost.time as f64 / cost.timed as f64);
         Some(StackSummary {
             calls: self.taken,
-            different: self.stacks.len() as u64,
+            different: self.different() as u64,
             timed: cost.timed,
             mean,
             total: mean.map(|mean| mean * walks as f64),
@@ -278,7 +288,7 @@ impl Stacks {
 
     /// Returns how many stacks are described.
     pub fn different(&self) -> usize {
-        self.stacks.len()
+        self.stacks.len() - self.captured_before
     }
 
     /// Returns a function by its number.
@@ -301,6 +311,69 @@ impl Stacks {
     /// Returns the stack of a launch; 0 where it has none.
     pub fn of_launch(&self, correlation: u64) -> u32 {
         self.launches.stack(correlation)
+    }
+
+    /// Returns the stack of a kernel; 0 where it has none. A kernel of a graph has the stack that captured
+    /// it, if that is known, or else the stack that launched the graph.
+    pub fn of_kernel(&self, kernel: &Kernel) -> u32 {
+        self.of_work(kernel.correlation, kernel.dispatch_id)
+    }
+
+    /// Does the same for a correlation id and the number of a dispatch, or 0 for anything else.
+    pub fn of_work(&self, correlation: u64, dispatch: u64) -> u32 {
+        match self.by_dispatch.stack(dispatch) {
+            0 => self.of_launch(correlation),
+            stack => stack,
+        }
+    }
+
+    /// Returns what matches kernels with captured launches. It takes what is known of graphs.
+    pub(super) fn matching(&mut self) -> Matching {
+        Matching::new(std::mem::take(&mut self.graphs))
+    }
+
+    /// Finds where a kernel was captured, and kernels that wait for it, if they are of a graph. `is_own`
+    /// says whether it is the program's rather than a copy of the runtime's.
+    pub(super) fn match_node(
+        &mut self,
+        matching: &mut Matching,
+        kernel: &Kernel,
+        cuda: Option<&CudaLaunch>,
+        is_own: bool,
+    ) {
+        matching.add(kernel, cuda, is_own, |dispatch, captured| {
+            let stack = match captured {
+                Captured::At(stack) => stack,
+                Captured::Unseen => self.captured_before(self.of_launch(kernel.correlation)),
+            };
+            if stack != 0 && dispatch != 0 {
+                self.by_dispatch.add(dispatch, stack);
+            }
+        });
+    }
+
+    /// Returns the stack for kernels of a graph that was launched at this stack and whose capture was not
+    /// seen: a frame inside of it says so. No stack stays none.
+    fn captured_before(&mut self, stack: u32) -> u32 {
+        let inside = MOST_NUMBERS + stack;
+        if stack == 0 || self.stacks.contains_key(&inside) {
+            return if stack == 0 { 0 } else { inside };
+        }
+        let Some(frames) = self.stacks.get(&stack) else {
+            return 0;
+        };
+        let frames = std::iter::once((MOST_NUMBERS, 0)).chain(frames.iter().copied());
+        let frames = frames.collect();
+        self.stacks.insert(inside, frames);
+        self.captured_before += 1;
+        self.functions
+            .entry(MOST_NUMBERS)
+            .or_insert_with(|| Function {
+                file: String::new(),
+                name: code::CAPTURED_BEFORE.to_owned(),
+                part: Part::Native,
+            });
+        inside
     }
 
     /// Returns the sums, also of work whose launch has no stack.
@@ -416,11 +489,18 @@ impl Stacks {
         }
     }
 
+    pub(super) fn add_kernel(&mut self, kernel: &Kernel, work: Work, added: &Added) {
+        self.add(self.of_kernel(kernel), kernel.correlation, work, added);
+    }
+
     pub(super) fn add_work(&mut self, correlation: u64, work: Work, added: &Added) {
+        self.add(self.of_launch(correlation), correlation, work, added);
+    }
+
+    fn add(&mut self, stack: u32, correlation: u64, work: Work, added: &Added) {
         if !self.is_on {
             return;
         }
-        let stack = self.of_launch(correlation);
         let has_room = self.waiting.len() < MOST_WAITING || self.waiting.contains_key(&correlation);
         if stack == 0 && has_room {
             let all = self.waiting.entry(correlation).or_default();
@@ -441,7 +521,7 @@ impl Stacks {
     }
 
     /// Removes the sums of kernels.
-    pub(super) fn forget_kernels(&mut self) {
+    pub(crate) fn forget_kernels(&mut self) {
         let is_kernel = |work: &Work| matches!(work, Work::Kernel(_));
         self.sums.retain(|(_, work), _| !is_kernel(work));
         for all in self.waiting.values_mut() {

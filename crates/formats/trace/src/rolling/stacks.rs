@@ -6,7 +6,7 @@
 
 use crate::index::{Index, Launches};
 use crate::record_file::RecordWriter;
-use midair_record::event::{self, Header, LaunchStack, Plain, Record, encode, kind};
+use midair_record::event::{self, Header, LaunchStack, Plain, Record, encode, graph_build, kind};
 use std::io;
 
 /// The most bytes of descriptions. As many stacks and functions as a session describes take less.
@@ -26,10 +26,11 @@ pub(super) fn describe(into: &mut Vec<u8>, bytes: &[u8]) {
         && !record.is_empty()
     {
         rest = more;
-        let describes = matches!(
-            header.kind,
-            kind::CODE | kind::STACK | kind::NATIVE_CODE | kind::MODULE
-        );
+        let describes = match header.kind {
+            kind::CODE | kind::STACK | kind::NATIVE_CODE | kind::MODULE => true,
+            kind::GRAPH_BUILD => header.operation != graph_build::REPLAY,
+            _ => false,
+        };
         if describes && into.len() + record.len() <= MOST_BYTES {
             into.extend_from_slice(record);
         }
@@ -56,6 +57,13 @@ impl Stacks {
         let mut rest = block;
         while let Ok((record, size)) = event::decode(rest) {
             let launch = match &record {
+                // Its kernels may have started much later.
+                Record::GraphBuild(step)
+                    if step.header.operation == graph_build::REPLAY && !is_wanted(&record) =>
+                {
+                    writer.append(&encode(step, &[]))?;
+                    None
+                }
                 // There may be more launches in the files than in memory.
                 Record::LaunchStack(launch) if launch.correlation < self.launches.first() => {
                     Some(*launch)

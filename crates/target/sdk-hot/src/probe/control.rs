@@ -28,6 +28,8 @@ pub(crate) struct Control {
     /// [`midair_record::event::flag::PAUSED`] for what starts while the program has paused the
     /// recording, otherwise 0.
     pub pause_flag: AtomicU64,
+    /// How many captures of HIP's graphs have started and not ended, as far as the session has seen both.
+    pub captures: AtomicU64,
     /// The spool of the session. Written only while no thread can be inside (generation 0, and
     /// every thread seen outside).
     pub area: UnsafeCell<Option<Area>>,

@@ -82,6 +82,7 @@ pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
     control.tracked.store(KindSet::EMPTY, Relaxed);
     control.called.store(KindSet::EMPTY, Relaxed);
     control.device.store(KindSet::EMPTY, Relaxed);
+    control.captures.store(0, Relaxed);
     apply_pause();
     control.accepting.store(0, Relaxed);
     control.generation.store(generation, Release);

@@ -1,6 +1,12 @@
-//! Stacks of calls that launch work (`--stacks`).
+//! Stacks of calls that launch work (`--stacks`), and of launches into captures.
 
-use super::Busy;
+use super::graph_steps::{Step, sizes, stored};
+use super::{Busy, fresh};
+use crate::threads::OpenCall;
+use crate::wrappers::hip_runtime::GRAPH_STEPS;
+use midair_domain::sets;
+use midair_record::event::{GraphBuild, Header, Plain, graph_build, kind};
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Busy {
     /// Takes the calling thread's stack for its open call with this correlation id, once for each
@@ -20,5 +26,110 @@ impl Busy {
             call.has_stack = true;
             midair_stacks::take(correlation, &mut |kind, parts| self.store(kind, parts));
         }
+    }
+
+    /// Returns which step a call is that has returned, if it has a record. A launch is one if it has
+    /// launched nothing while something is captured.
+    #[inline]
+    pub(super) fn step(&self, open: &OpenCall) -> Step {
+        if !midair_stacks::is_on() || open.kind != kind::HIP_RUNTIME_API_EXT {
+            return Step::None;
+        }
+        let captures = || self.control.captures.load(Relaxed);
+        match GRAPH_STEPS.get(open.operation as usize) {
+            Some(step) if !step.is_launch() => *step,
+            Some(step) if !open.has_stack && captures() != 0 => *step,
+            _ => Step::None,
+        }
+    }
+
+    /// Stores the record of a call at `depth` that has just returned `result`, from its wrapper.
+    #[cold]
+    pub(super) fn store_step(
+        &mut self,
+        step: Step,
+        (open, depth): (&OpenCall, usize),
+        end: u64,
+        arguments: &[u64],
+        result: u64,
+    ) {
+        let argument = |at: usize| arguments.get(at).copied().unwrap_or(0);
+        let (first, second) = (argument(0), argument(1));
+        // What a HIP call of the program's calls itself is a part of that.
+        let owned = self.owned();
+        let outer = owned.open.get(..depth).unwrap_or_default();
+        let is_inner = outer.iter().any(|call| sets::HIP_CALLS.contains(call.kind));
+        if result as u32 != 0 || is_inner || !self.accepts() {
+            return;
+        }
+        let pointer = match step {
+            Step::End => second,
+            Step::Instantiate | Step::Copy | Step::Create => first,
+            _ => 0,
+        };
+        let mut made = 0;
+        if pointer != 0 {
+            // SAFETY: these calls store a handle through this argument, and have returned success.
+            made = unsafe { stored(pointer) };
+        }
+        let captures = &self.control.captures;
+        let (operation, subject, made) = match step {
+            Step::None => return,
+            Step::Begin => (graph_build::BEGIN, first, 0),
+            Step::BeginToGraph => (graph_build::BEGIN, first, second),
+            Step::End => (graph_build::END, first, made),
+            Step::Instantiate => (graph_build::INSTANTIATE, second, made),
+            Step::Copy => (graph_build::COPY, second, made),
+            Step::Update => (graph_build::INSTANTIATE, second, first),
+            Step::Create => (graph_build::CHANGE, made, 0),
+            Step::Destroy => (graph_build::DESTROY, first, 0),
+            Step::Replay => (graph_build::REPLAY, first, 0),
+            Step::ChangeFirst => (graph_build::CHANGE, first, 0),
+            Step::ChangeSecond => (graph_build::CHANGE, second, 0),
+            Step::ChangeAny => (graph_build::CHANGE, 0, 0),
+            Step::LaunchByDim3
+            | Step::LaunchByBlocks
+            | Step::LaunchByItems
+            | Step::LaunchUnknown => (graph_build::LAUNCH, open.stream, 0),
+        };
+        match step {
+            Step::Begin | Step::BeginToGraph => {
+                captures.fetch_add(1, Relaxed);
+            }
+            Step::End => {
+                // A capture that started before the session is not counted.
+                let less = |captures: u64| captures.checked_sub(1);
+                let _ = captures.fetch_update(Relaxed, Relaxed, less);
+            }
+            _ => {}
+        }
+        let control = self.control;
+        let mut build = GraphBuild {
+            header: Header {
+                size: size_of::<GraphBuild>() as u16,
+                kind: kind::GRAPH_BUILD,
+                flags: 0,
+                operation,
+            },
+            start: open.start,
+            end,
+            correlation: open.correlation,
+            subject,
+            made,
+            tid: self.tid(),
+            ..GraphBuild::default()
+        };
+        if step.is_launch() {
+            let id = self.owned().identify(depth, || fresh(control));
+            build.correlation = id.unwrap_or(0);
+            [build.grid, build.workgroup] = sizes(step, arguments);
+            build.stack = midair_stacks::take(build.correlation, &mut |kind, parts| {
+                self.store(kind, parts)
+            });
+        } else if step == Step::Replay && build.correlation == 0 {
+            // No dispatch of it was seen.
+            return;
+        }
+        self.store(kind::GRAPH_BUILD, [build.bytes(), &[]]);
     }
 }

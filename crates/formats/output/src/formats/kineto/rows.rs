@@ -28,6 +28,8 @@ struct Work {
     device: u64,
     stream: u64,
     correlation: u64,
+    /// The number of a kernel's dispatch, or 0.
+    dispatch: u64,
     /// Why it has no times, if it has none.
     untimed: Option<&'static str>,
 }
@@ -173,7 +175,7 @@ impl Session<'_> {
         rung: u64,
         put: impl FnOnce(&mut Args<'_>) -> io::Result<()>,
     ) -> Result<(), WriteError> {
-        let stack = self.call_stack(work.correlation);
+        let stack = self.call_stack(work.correlation, work.dispatch);
         let all = |args: &mut Args<'_>| {
             work.put(args)?;
             put(args)?;
@@ -218,6 +220,7 @@ impl Session<'_> {
             device: self.number(kernel.node),
             stream: self.stream(kernel.stream),
             correlation: kernel.correlation,
+            dispatch: kernel.dispatch_id,
             untimed: untimed(kernel.header.flags, kernel.untimed),
         };
         let blocks = |axis: usize| {
@@ -282,6 +285,7 @@ impl Session<'_> {
             device: self.number(node),
             stream: self.stream(copy.stream),
             correlation: copy.correlation,
+            dispatch: 0,
             untimed: untimed(copy.header.flags, copy.untimed),
         };
         let times = (copy.start, copy.end);
@@ -315,6 +319,7 @@ impl Session<'_> {
             device: self.number(set.node),
             stream: self.stream(set.stream),
             correlation: set.correlation,
+            dispatch: 0,
             untimed: untimed(set.header.flags, reason),
         };
         let times = (set.start, set.end);

@@ -9,10 +9,10 @@ use midair_trace::code::one_line;
 use std::rc::Rc;
 
 impl Session<'_> {
-    /// Returns the stack of a launch: its frames, the innermost first, with semicolons between them.
-    pub(super) fn call_stack(&mut self, correlation: u64) -> Option<Rc<str>> {
+    /// Returns the stack of a launch, or of a dispatch where it has one of its own: its frames, the innermost first, with semicolons between them.
+    pub(super) fn call_stack(&mut self, correlation: u64, dispatch: u64) -> Option<Rc<str>> {
         let stacks = &self.job.index.stacks;
-        let stack = stacks.of_launch(correlation);
+        let stack = stacks.of_work(correlation, dispatch);
         if let Some(known) = self.stacks.get(&stack) {
             return Some(Rc::clone(known));
         }

@@ -32,10 +32,15 @@ impl<'s> Callstacks<'s> {
         }
     }
 
-    /// Returns the number of the stack of a launch. A stack that was not interned yet is added to
-    /// `new`.
-    pub(super) fn number(&mut self, new: &mut InternedData, correlation: u64) -> Option<u64> {
-        let stack = self.stacks.of_launch(correlation);
+    /// Returns the number of the stack of a launch, or of a dispatch where it has one of its own. A
+    /// stack that was not interned yet is added to `new`.
+    pub(super) fn number(
+        &mut self,
+        new: &mut InternedData,
+        correlation: u64,
+        dispatch: u64,
+    ) -> Option<u64> {
+        let stack = self.stacks.of_work(correlation, dispatch);
         if stack == 0 {
             return None;
         }

@@ -93,6 +93,7 @@ impl Scene<'_> {
             start: set.start,
             end: set.end,
             correlation: set.correlation,
+            dispatch: 0,
         };
         self.work(slice, set.header.flags)
     }
@@ -131,6 +132,7 @@ impl Scene<'_> {
             start: wait.start,
             end: wait.end,
             correlation: wait.correlation,
+            dispatch: 0,
         };
         self.work(slice, wait.header.flags)
     }
@@ -157,6 +159,7 @@ impl Scene<'_> {
             end: moved.end,
             // No call is known that caused it.
             correlation: 0,
+            dispatch: 0,
         };
         self.work(slice, moved.header.flags)
     }

@@ -54,6 +54,8 @@ pub(super) struct Event<'a> {
     pub(super) flow: Option<u64>,
     /// Whose stack it has, by its correlation id.
     pub(super) correlation: u64,
+    /// The number of a kernel's dispatch, or 0.
+    pub(super) dispatch: u64,
 }
 
 /// The file, and what has been defined in it.
@@ -271,7 +273,9 @@ impl<'f> Packets<'f> {
                 }
             }
         };
-        let callstack = self.callstacks.number(&mut new, event.correlation);
+        let callstack = self
+            .callstacks
+            .number(&mut new, event.correlation, event.dispatch);
         let something_new = !new.callstacks.is_empty()
             || !new.event_categories.is_empty()
             || !new.debug_annotation_names.is_empty()

@@ -92,8 +92,7 @@ impl Rows<'_, '_> {
                     "end": batch.end,
                     "dispatch_ids": all.collect::<Vec<u64>>(),
                 } });
-                let (kind, id) = (kind::COUNTER_COLLECTION, kernel.correlation);
-                self.event(kind, id, id, &extdata.to_string())?
+                self.event_of(kind::COUNTER_COLLECTION, kernel, &extdata.to_string())?
             }
             (None, Some(event)) => *event,
             (None, None) => {

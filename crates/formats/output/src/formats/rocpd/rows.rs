@@ -145,13 +145,31 @@ impl<'c, 'j> Rows<'c, 'j> {
     }
 
     /// Inserts an event and returns its id.
-    pub(super) fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
+    pub(super) fn event(&mut self, kind: u8, id: u64, parent: u64, extdata: &str) -> Step<i64> {
+        let stack = self.job.index.stacks.of_launch(id);
+        self.event_at(kind, (id, parent), stack, extdata)
+    }
+
+    /// Inserts the event of a dispatch.
+    pub(super) fn event_of(&mut self, kind: u8, kernel: &Kernel, extdata: &str) -> Step<i64> {
+        let stack = self.job.index.stacks.of_kernel(kernel);
+        let id = kernel.correlation;
+        self.event_at(kind, (id, id), stack, extdata)
+    }
+
+    fn event_at(
+        &mut self,
+        kind: u8,
+        (id, parent): (u64, u64),
+        stack: u32,
+        extdata: &str,
+    ) -> Step<i64> {
         let category = self.category(kind)?;
         let call_stack = self
             .stacks
             .of(&self.job.index.stacks, &mut self.strings, stack)?;
         let texts = [call_stack, extdata];
-        self.long.event(category, stack, parent, texts)
+        self.long.event(category, id, parent, texts)
     }
 
     /// Inserts a region, or a sample where the call took no time. Returns the event's id.
@@ -332,8 +350,7 @@ impl<'c, 'j> Rows<'c, 'j> {
 
     /// Inserts the row of a dispatch and its event, and returns the event's id.
     pub(super) fn dispatch(&mut self, kernel: &Kernel, extra: Option<&CudaLaunch>) -> Step<i64> {
-        let correlation = kernel.correlation;
-        let event = self.event(kind::KERNEL_DISPATCH, correlation, correlation, "{}")?;
+        let event = self.event_of(kind::KERNEL_DISPATCH, kernel, "{}")?;
         let tid = self.info.thread(kernel.tid)?;
         let agent = self.info.agent(kernel.node)?;
         let symbol = self.info.kernel(kernel)?;

@@ -20,14 +20,13 @@ const NONE: &str = "{}";
 pub(super) struct CallStacks(HashMap<u32, String, RandomState>);
 
 impl CallStacks {
-    /// Returns the `call_stack` of an event with this correlation id.
+    /// Returns the `call_stack` of an event at this stack; 0 for none.
     pub(super) fn of(
         &mut self,
         stacks: &Stacks,
         strings: &mut Strings<'_>,
-        correlation: u64,
+        stack: u32,
     ) -> Step<&str> {
-        let stack = stacks.of_launch(correlation);
         if stack == 0 {
             return Ok(NONE);
         }

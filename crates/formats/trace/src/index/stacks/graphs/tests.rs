@@ -1,0 +1,270 @@
+use super::*;
+use crate::index::Stacks;
+use midair_record::event::{Header, LaunchStack, Record, Stack, flag, kind};
+
+/// Records of a process's graphs, each a microsecond after the one before, and the kernels of its launches.
+#[derive(Default)]
+struct Process {
+    stacks: Stacks,
+    now: u64,
+    dispatch: u64,
+    kernels: Vec<Kernel>,
+}
+
+const STREAM: u64 = 0x100;
+const SIDE: u64 = 0x200;
+const GRAPH: u64 = 0x300;
+const EXEC: u64 = 0x400;
+
+impl Process {
+    /// A process that launches its graphs at stack 9.
+    fn new() -> Process {
+        let mut process = Process::default();
+        for number in [0, 9] {
+            let stack = Stack {
+                header: header(kind::STACK, number),
+                ..Stack::default()
+            };
+            process.stacks.learn(&Record::Stack(stack, &[]));
+        }
+        process
+    }
+
+    fn step(&mut self, operation: u32, subject: u64, made: u64) -> GraphBuild {
+        self.now += 1_000;
+        GraphBuild {
+            header: header(kind::GRAPH_BUILD, operation),
+            start: self.now,
+            end: self.now + 10,
+            subject,
+            made,
+            ..GraphBuild::default()
+        }
+    }
+
+    fn learn(&mut self, operation: u32, subject: u64, made: u64) {
+        let step = self.step(operation, subject, made);
+        self.stacks.learn(&Record::GraphBuild(step));
+    }
+
+    /// A captured launch of this many work items.
+    fn captured(&mut self, stream: u64, items: u32, stack: u32) {
+        let step = GraphBuild {
+            grid: [items, 1, 1],
+            stack,
+            ..self.step(graph_build::LAUNCH, stream, 0)
+        };
+        self.stacks.learn(&Record::GraphBuild(step));
+    }
+
+    /// A capture of launches of these items at these stacks, and an executable graph of it.
+    fn capture(&mut self, launches: &[(u64, u32, u32)]) {
+        self.learn(graph_build::BEGIN, STREAM, 0);
+        for (stream, items, stack) in launches {
+            self.captured(*stream, *items, *stack);
+        }
+        self.learn(graph_build::END, STREAM, GRAPH);
+        self.learn(graph_build::INSTANTIATE, GRAPH, EXEC);
+    }
+
+    /// A launch of an executable graph with kernels of these queues and items. Returns their dispatches.
+    fn replay(&mut self, exec: u64, kernels: &[(u32, u32)]) -> Vec<u64> {
+        let correlation = 1_000 + self.now;
+        let step = GraphBuild {
+            correlation,
+            ..self.step(graph_build::REPLAY, exec, 0)
+        };
+        self.stacks.learn(&Record::GraphBuild(step));
+        let launch = LaunchStack {
+            header: header(kind::LAUNCH_STACK, 9),
+            correlation,
+        };
+        self.stacks.learn(&Record::LaunchStack(launch));
+        let dispatch = |(queue_id, items): &(u32, u32)| {
+            self.dispatch += 1;
+            self.kernels.push(Kernel {
+                correlation,
+                dispatch_id: self.dispatch,
+                queue_id: *queue_id,
+                grid: [*items, 1, 1],
+                ..Kernel::default()
+            });
+            self.dispatch
+        };
+        kernels.iter().map(dispatch).collect()
+    }
+
+    /// Returns the stacks of dispatches, whose records come in any order.
+    fn stacks(mut self, dispatches: &[u64]) -> Vec<u32> {
+        let mut matching = self.stacks.matching();
+        self.kernels.reverse();
+        for kernel in &self.kernels {
+            self.stacks.match_node(&mut matching, kernel, None, true);
+        }
+        let kernel = |id: &u64| self.kernels.iter().find(|it| it.dispatch_id == *id);
+        let kernels = dispatches.iter().filter_map(kernel);
+        kernels.map(|it| self.stacks.of_kernel(it)).collect()
+    }
+}
+
+fn header(kind: u8, operation: u32) -> Header {
+    Header {
+        kind,
+        operation,
+        ..Header::default()
+    }
+}
+
+/// The stack 9 with the frame that the graph's capture was not seen.
+const BEFORE: u32 = crate::index::stacks::MOST_NUMBERS + 9;
+
+#[test]
+fn launches_of_the_same_sizes_on_one_stream_keep_their_order() {
+    let mut process = Process::new();
+    process.capture(&[
+        (STREAM, 64, 1),
+        (STREAM, 64, 2),
+        (STREAM, 128, 3),
+        (STREAM, 64, 1),
+    ]);
+    let kernels = [(1, 64), (1, 64), (1, 128), (1, 64)];
+    let mut all = process.replay(EXEC, &kernels);
+    all.extend(process.replay(EXEC, &kernels));
+    assert_eq!(process.stacks(&all), [1, 2, 3, 1, 1, 2, 3, 1]);
+}
+
+#[test]
+fn branches_are_matched_by_what_is_in_one_of_them_alone() {
+    let mut process = Process::new();
+    process.capture(&[
+        (STREAM, 64, 1),
+        (SIDE, 64, 2),
+        (SIDE, 128, 3),
+        (SIDE, 128, 4),
+        (STREAM, 256, 5),
+        (SIDE, 256, 5),
+    ]);
+    let kernels = [(1, 64), (2, 64), (2, 128), (1, 256), (2, 128), (2, 256)];
+    let all = process.replay(EXEC, &kernels);
+    assert_eq!(process.stacks(&all), [9, 9, 3, 5, 4, 5]);
+}
+
+#[test]
+fn a_chain_on_several_queues_has_no_known_order() {
+    let mut process = Process::new();
+    process.capture(&[(STREAM, 64, 1), (STREAM, 64, 2), (STREAM, 128, 3)]);
+    let all = process.replay(EXEC, &[(1, 64), (2, 64), (2, 128)]);
+    assert_eq!(process.stacks(&all), [9, 9, 3]);
+}
+
+#[test]
+fn a_graph_without_a_capture_says_so() {
+    let mut process = Process::new();
+    // The end of a capture that started before the attach.
+    process.captured(STREAM, 64, 1);
+    process.learn(graph_build::END, STREAM, GRAPH);
+    process.learn(graph_build::INSTANTIATE, GRAPH, EXEC);
+    let mut all = process.replay(EXEC, &[(1, 64)]);
+    all.extend(process.replay(0x500, &[(1, 64)]));
+    assert_eq!(process.stacks(&all), [BEFORE, BEFORE]);
+}
+
+#[test]
+fn a_handle_is_each_of_its_graphs_in_its_time() {
+    let mut process = Process::new();
+    let mut all = process.replay(EXEC, &[(1, 64)]);
+    process.learn(graph_build::DESTROY, EXEC, 0);
+    for stack in [1, 2] {
+        process.capture(&[(STREAM, 64, stack)]);
+        process.learn(graph_build::DESTROY, GRAPH, 0);
+        all.extend(process.replay(EXEC, &[(1, 64)]));
+        process.learn(graph_build::DESTROY, EXEC, 0);
+    }
+    assert_eq!(process.stacks(&all), [BEFORE, 1, 2]);
+}
+
+#[test]
+fn a_graph_that_was_changed_has_no_known_nodes() {
+    for change in [GRAPH, STREAM, 0] {
+        let mut process = Process::new();
+        process.learn(graph_build::BEGIN, STREAM, 0);
+        process.captured(STREAM, 64, 1);
+        if change == STREAM {
+            process.learn(graph_build::CHANGE, change, 0);
+        }
+        process.learn(graph_build::END, STREAM, GRAPH);
+        if change != STREAM {
+            process.learn(graph_build::CHANGE, change, 0);
+        }
+        process.learn(graph_build::INSTANTIATE, GRAPH, EXEC);
+        let all = process.replay(EXEC, &[(1, 64)]);
+        assert_eq!(process.stacks(&all), [9], "{change:#x}");
+    }
+    let mut process = Process::new();
+    process.capture(&[(STREAM, 64, 1)]);
+    let mut all = process.replay(EXEC, &[(1, 64)]);
+    process.learn(graph_build::CHANGE, EXEC, 0);
+    all.extend(process.replay(EXEC, &[(1, 64)]));
+    // It is made of another graph.
+    process.learn(graph_build::INSTANTIATE, GRAPH, EXEC);
+    all.extend(process.replay(EXEC, &[(1, 64)]));
+    assert_eq!(process.stacks(&all), [1, 9, 1]);
+}
+
+#[test]
+fn launches_into_one_of_several_captures_are_no_ones() {
+    let mut process = Process::new();
+    process.learn(graph_build::BEGIN, 0x600, 0);
+    process.capture(&[(STREAM, 64, 1), (SIDE, 64, 1)]);
+    let all = process.replay(EXEC, &[(1, 64), (1, 64)]);
+    assert_eq!(process.stacks(&all), [9, 9]);
+
+    let mut process = Process::new();
+    process.learn(graph_build::BEGIN, 0x600, 0);
+    process.capture(&[(STREAM, 64, 1), (0x600, 64, 2)]);
+    let all = process.replay(EXEC, &[(1, 64)]);
+    assert_eq!(process.stacks(&all), [1]);
+}
+
+#[test]
+fn other_numbers_of_kernels_are_not_matched() {
+    let mut process = Process::new();
+    process.capture(&[(STREAM, 64, 1), (STREAM, 64, 1), (STREAM, 128, 3)]);
+    let mut all = process.replay(EXEC, &[(1, 64), (1, 128)]);
+    all.extend(process.replay(EXEC, &[(1, 64), (1, 128), (1, 128)]));
+    assert_eq!(process.stacks(&all), [9; 5]);
+}
+
+#[test]
+fn kernels_that_name_their_nodes_have_the_nodes_stacks() {
+    let mut process = Process::new();
+    let node = GraphBuild {
+        stack: 4,
+        ..process.step(graph_build::NODE, 70, 0)
+    };
+    process.stacks.learn(&Record::GraphBuild(node));
+    process.learn(graph_build::NODE_COPY, 70, 71);
+    let mut matching = process.stacks.matching();
+    let mut stack = |dispatch_id: u64, graph_node: u64| {
+        let kernel = Kernel {
+            header: Header {
+                flags: flag::ORPHAN,
+                ..Header::default()
+            },
+            dispatch_id,
+            ..Kernel::default()
+        };
+        let cuda = CudaLaunch {
+            graph_node,
+            ..CudaLaunch::default()
+        };
+        process
+            .stacks
+            .match_node(&mut matching, &kernel, Some(&cuda), true);
+        process.stacks.of_kernel(&kernel)
+    };
+    assert_eq!(
+        [stack(1, 70), stack(2, 71), stack(3, 72), stack(4, 0)],
+        [4, 4, 0, 0]
+    );
+}

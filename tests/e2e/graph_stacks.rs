@@ -1,0 +1,163 @@
+//! `--stacks` with HIP's graphs, on AMD's runtimes and the modelled GPU: a kernel belongs to the line that
+//! captured it. The sizes of each kernel say which line that is (`tests/python/graph_lines.py`).
+
+use crate::rocpd::reader;
+use midair_tests::attacher::{Attacher, Traced};
+use midair_tests::lab::Lab;
+use midair_tests::modellog::ModelLog;
+use midair_tests::table::Csv;
+use midair_tests::target::PATIENCE;
+use midair_tests::{Result, workspace};
+use std::collections::{BTreeMap, BTreeSet};
+
+const BEFORE: &str = "(graph captured before the attach)";
+/// The start of the names of the kernels with which HIP copies.
+const INTERNAL: &str = "__amd_rocclr_";
+
+/// The GPU's time and the number of kernels by line, and whether the frame [`BEFORE`] is on the stack.
+type Times = BTreeMap<(u64, bool), u64>;
+
+/// Returns what the program's sizes say. `order` has the lines of its kernels of the same size.
+fn wanted(traced: &Traced, order: &[u64]) -> Result<(Times, BTreeMap<u64, u64>)> {
+    let (mut times, mut counts) = (Times::new(), BTreeMap::new());
+    let mut alike: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for row in Csv::read(&traced.file("kernel_trace.csv"))?.rows {
+        let number = |name: &str| Csv::number(&row, name);
+        let time = number("End_Timestamp")? - number("Start_Timestamp")?;
+        let (line, how) = (number("Grid_Size_X")? / 64, number("Grid_Size_Y")?);
+        if row["Kernel_Name"].starts_with(INTERNAL) {
+            *counts.entry(0).or_default() += 1;
+            continue;
+        }
+        *counts.entry(how).or_default() += 1;
+        if how == 4 {
+            let launch = alike.entry(number("Correlation_Id")?).or_default();
+            launch.push((number("Dispatch_Id")?, time));
+        } else {
+            *times.entry((line, how == 2)).or_default() += time;
+        }
+    }
+    for mut launch in alike.into_values() {
+        launch.sort_unstable();
+        assert_eq!(launch.len(), order.len());
+        for ((_, time), line) in launch.into_iter().zip(order) {
+            *times.entry((*line, false)).or_default() += time;
+        }
+    }
+    Ok((times, counts))
+}
+
+fn line_of(frame: &str) -> u64 {
+    let line = frame.rsplit(':').next().unwrap_or_default();
+    line.trim_end_matches(')').parse().unwrap_or(0)
+}
+
+/// Returns the same of the stacks in `folded`.
+fn found(traced: &Traced) -> Result<Times> {
+    let mut times = Times::new();
+    for line in std::fs::read_to_string(traced.file("results.folded"))?.lines() {
+        let (path, time) = line.rsplit_once(' ').ok_or("a time")?;
+        let path: Vec<&str> = path.split(';').collect();
+        let (kernel, frames) = path.split_last().ok_or("a kernel")?;
+        let own = |frame: &&str| {
+            !["launch (", "replay (", "same ("]
+                .iter()
+                .any(|it| frame.starts_with(it))
+                && *frame != BEFORE
+        };
+        let caller = frames.iter().rposition(own).ok_or("a caller")?;
+        let inside = frames.get(caller + 1..).unwrap_or_default();
+        let is_replay = inside.first().is_some_and(|it| it.starts_with("replay ("));
+        let is_before = inside.last() == Some(&BEFORE);
+        assert!(is_replay || !is_before, "{line}");
+        if kernel.starts_with(INTERNAL) {
+            assert!(is_replay && !is_before, "{line}");
+            continue;
+        }
+        *times
+            .entry((line_of(frames[caller]), is_before))
+            .or_default() += time.parse::<u64>()?;
+    }
+    Ok(times)
+}
+
+/// Kernels whose stack in rocpd has no frame with the line that the sizes say.
+const ELSEWHERE: &str = "SELECT k.grid_x / 64 AS line, k.grid_y AS how FROM kernels AS k
+    WHERE k.grid_y < 4 AND k.name NOT LIKE '\\_\\_amd%' ESCAPE '\\' AND NOT EXISTS (
+      SELECT 1 FROM call_stacks AS c WHERE c.guid = k.guid AND c.event_id = k.event_id AND c.line = k.grid_x / 64)";
+/// The innermost functions.
+const INNERMOST: &str = "SELECT DISTINCT k.grid_y AS how, c.function AS function
+    FROM kernels AS k JOIN call_stacks AS c USING (guid, event_id)
+    WHERE c.depth = 0 AND k.name NOT LIKE '\\_\\_amd%' ESCAPE '\\'";
+
+#[test]
+fn kernels_of_graphs_belong_to_the_lines_that_captured_them() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let kernels = lab.kernels()?;
+    let script = lab.scratch().join("graph_lines.py");
+    std::fs::copy(workspace().join("tests/python/graph_lines.py"), &script)?;
+    let mut target = lab
+        .run("/usr/bin/python3")
+        .arg(lab.inside(&script)?)
+        .arg("/usr/lib/x86_64-linux-gnu/libamdhip64.so.7")
+        .arg(&kernels)
+        .env("PYTHONDONTWRITEBYTECODE", 1)
+        .spawn()?;
+    target.expect("ready")?;
+    let words = [
+        "--kernel-trace",
+        "--stacks",
+        "python",
+        "-f",
+        "csv,folded,rocpd",
+    ];
+    // The last session keeps its latest records only.
+    for (rounds, more) in [(1, &[][..]), (5, &[]), (2, &["--keep", "60s"])] {
+        let words = [&words[..], more].concat();
+        let attacher = Attacher::midair(target.target.pid(), &words)?;
+        target.send(&format!("work {rounds}"))?;
+        let said = target.expect("work")?;
+        let order = said
+            .split(' ')
+            .skip(1)
+            .map(str::parse)
+            .collect::<std::result::Result<Vec<u64>, _>>()?;
+        let traced = attacher.detach()?.code(0)?;
+        let (wanted, counts) = wanted(&traced, &order)?;
+        // In a round: 4 graphs of 6 launches, 2 of 5 and 2 more, 2 of 8, and 3 single ones; 4 of the graph from
+        // before; 2 of 2 that are not clear.
+        let of = |how: u64| counts.get(&how).copied().unwrap_or(0);
+        assert_eq!(
+            [of(2), of(3), of(4)],
+            [4, 4, 10].map(|of| of * rounds),
+            "{counts:?}"
+        );
+        assert_eq!(found(&traced)?, wanted, "{rounds} {more:?} {counts:?}");
+        let read = reader(&traced.file("results.db"), &[ELSEWHERE, INNERMOST])?;
+        assert_eq!(
+            read["answers"][0].as_array().map(Vec::len),
+            Some(0),
+            "{read}"
+        );
+        let rows = read["answers"][1].as_array().ok_or("rows")?.iter();
+        let innermost: BTreeSet<(u64, &str)> = rows
+            .map(|row| {
+                (
+                    row["how"].as_u64().unwrap_or(0),
+                    row["function"].as_str().unwrap_or(""),
+                )
+            })
+            .collect();
+        let expected = [(1, "launch"), (2, BEFORE), (3, "replay"), (4, "launch")];
+        assert_eq!(innermost, BTreeSet::from(expected));
+        let said = traced.exit.stdout.join("\n");
+        assert!(said.contains("graph_lines.py:"), "{said}");
+        assert!(!said.contains(BEFORE), "CODE has lines: {said}");
+    }
+    target.send("quit")?;
+    let log = target.log.clone();
+    target.target.wait(PATIENCE)?.success()?;
+    ModelLog::read(&log)?.check()
+}
