@@ -100,6 +100,8 @@ impl Class {
 struct Capture {
     classes: HashMap<Sizes, Class, RandomState>,
     launches: usize,
+    /// See [`Reading::unclear`], at its start.
+    since: u64,
     /// Whether nodes came from elsewhere as well.
     is_unclear: bool,
 }
@@ -146,7 +148,10 @@ pub(crate) struct Matching {
 #[derive(Default)]
 struct Reading {
     open: HashMap<u64, Capture, RandomState>,
-    graphs: HashMap<u64, Source, RandomState>,
+    graphs: HashMap<u64, (Source, u64), RandomState>,
+    /// How often all captures that were open, and all graphs that there were, have become unclear. A
+    /// process can do both often, and have many.
+    unclear: (u64, u64),
 }
 
 /// When a step took effect. A handle is free for others as soon as its destruction starts, and there
@@ -172,12 +177,21 @@ impl Matching {
     }
 
     fn read(&mut self, reading: &mut Reading, step: &GraphBuild) {
-        let Reading { open, graphs } = reading;
-        let source = |graph: u64| *graphs.get(&graph).unwrap_or(&Source::Before);
+        let Reading {
+            open,
+            graphs,
+            unclear,
+        } = reading;
+        let source = |graph: u64| match graphs.get(&graph) {
+            Some((_, since)) if *since != unclear.1 => Source::Unclear,
+            Some((source, _)) => *source,
+            None => Source::Before,
+        };
         match step.header.operation {
             graph_build::BEGIN => {
                 let capture = Capture {
                     is_unclear: step.made != 0,
+                    since: unclear.0,
                     ..Capture::default()
                 };
                 open.insert(step.subject, capture);
@@ -192,19 +206,21 @@ impl Matching {
                 };
                 match capture {
                     Some(capture) => capture.add(step),
-                    None => open.values_mut().for_each(|it| it.is_unclear = true),
+                    None => unclear.0 += 1,
                 }
             }
             graph_build::END => {
                 let source = match open.remove(&step.subject) {
-                    Some(capture) if capture.is_unclear => Source::Unclear,
+                    Some(capture) if capture.is_unclear || capture.since != unclear.0 => {
+                        Source::Unclear
+                    }
                     Some(capture) => {
                         self.captures.push(capture);
                         Source::Capture(self.captures.len() - 1)
                     }
                     None => Source::Before,
                 };
-                graphs.insert(step.made, source);
+                graphs.insert(step.made, (source, unclear.1));
             }
             graph_build::INSTANTIATE => {
                 let source = source(step.subject);
@@ -212,18 +228,16 @@ impl Matching {
             }
             graph_build::COPY => {
                 let source = source(step.subject);
-                graphs.insert(step.made, source);
+                graphs.insert(step.made, (source, unclear.1));
             }
-            graph_build::CHANGE if step.subject == 0 => {
-                graphs.values_mut().for_each(|it| *it = Source::Unclear);
-            }
+            graph_build::CHANGE if step.subject == 0 => unclear.1 += 1,
             graph_build::CHANGE => {
                 if let Some(capture) = open.get_mut(&step.subject) {
                     capture.is_unclear = true;
                 } else if self.execs.contains_key(&step.subject) {
                     self.exec(step.subject, time(step), Source::Unclear);
                 } else {
-                    graphs.insert(step.subject, Source::Unclear);
+                    graphs.insert(step.subject, (Source::Unclear, unclear.1));
                 }
             }
             graph_build::DESTROY => {

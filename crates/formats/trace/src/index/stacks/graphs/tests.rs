@@ -268,3 +268,20 @@ fn kernels_that_name_their_nodes_have_the_nodes_stacks() {
         [4, 4, 0, 0]
     );
 }
+
+/// The time does not grow with the captures and graphs that there are.
+#[test]
+fn many_open_captures_and_changes_are_read_in_time() {
+    let mut process = Process::new();
+    for at in 0..100_000 {
+        process.learn(graph_build::BEGIN, 0x10_0000 + at, 0);
+        process.learn(graph_build::COPY, 1, 0x100_0000 + at);
+    }
+    for _ in 0..100_000 {
+        process.captured(STREAM, 64, 1);
+        process.learn(graph_build::CHANGE, 0, 0);
+    }
+    let started = std::time::Instant::now();
+    assert!(process.stacks(&[]).is_empty());
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+}
