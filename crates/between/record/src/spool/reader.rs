@@ -180,7 +180,9 @@ impl Reader {
         mut beside: impl FnMut(),
     ) -> Result<usize, E> {
         // Visit chunks in the order of their claims, so that one thread's records keep their order.
-        let mut order: Vec<(u64, usize)> = (0..self.cursors.len())
+        // Those that were never claimed are free, and each lies in a page of its own.
+        let claims = usize::try_from(self.head().claim.load(Acquire)).unwrap_or(usize::MAX);
+        let mut order: Vec<(u64, usize)> = (0..self.cursors.len().min(claims))
             .filter(|&index| self.chunk(index).0.state.load(Acquire) != chunk::FREE)
             .map(|index| (self.chunk(index).0.claimed.load(Relaxed), index))
             .collect();
