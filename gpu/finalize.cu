@@ -79,10 +79,11 @@ static void finalize() {
 int main(int count, char **words) {
     if (count < 3) return 2;
     apart = count > 3;
-    signal(SIGSEGV, [](int) {
-        dprintf(1, "died in cycle %ld, after %ld contexts\n", cycles.load(), made.load());
-        _exit(1);
-    });
+    for (int end : {SIGSEGV, SIGABRT})
+        signal(end, [](int) {
+            dprintf(1, "died in cycle %ld, after %ld contexts\n", cycles.load(), made.load());
+            _exit(1);
+        });
     if (cuInit(0)) return 1;
     std::vector<std::thread> threads;
     for (int at = 0; at < atoi(words[2]); at++) threads.emplace_back(work);

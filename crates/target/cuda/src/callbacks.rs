@@ -123,8 +123,8 @@ static MISSED: AtomicU32 = AtomicU32::new(0);
 static WORDS: [AtomicUsize; RELAYS] = [const { AtomicUsize::new(0) }; RELAYS];
 /// Threads, as `pthread_self` has them, in a call of CUDA that has called CUPTI about a context; 0 for none.
 static IN_CALLS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
-/// Whether there may be one.
-static ANY_IN_CALLS: AtomicBool = AtomicBool::new(false);
+/// How many there are.
+static CALLS_IN: AtomicUsize = AtomicUsize::new(0);
 
 /// The driver's calls into CUPTI lead through relays until this is dropped.
 #[derive(Debug)]
@@ -194,8 +194,7 @@ impl Callbacks {
 
     fn replace_in(code: &Range<usize>, data: &[Range<usize>]) -> Option<Callbacks> {
         FINALIZER.store(own_thread(), SeqCst);
-        // CUPTI was not called about the end of these threads' calls in an earlier session.
-        IN_CALLS.iter().for_each(|it| it.store(0, SeqCst));
+        forget_calls();
         let mut callbacks = Callbacks { relays: Vec::new() };
         callbacks.replace_more_in(code, data)?;
         (!callbacks.relays.is_empty()).then_some(callbacks)
@@ -360,6 +359,7 @@ pub fn reset_after_fork() {
     (0..RELAYS).for_each(restore);
     WAIT.store(false, SeqCst);
     IN_CALLS.iter().for_each(|it| it.store(0, SeqCst));
+    CALLS_IN.store(0, SeqCst);
     for relay in &TABLE {
         relay.inside.store(0, SeqCst);
         relay.changing.store(0, SeqCst);
@@ -490,7 +490,7 @@ unsafe extern "C" fn relay<const NUMBER: usize>(
     // SAFETY: the caller's promise.
     let call = || unsafe { call(NUMBER, data, [b, c, d, e, f]) };
     let domain = 1_u64 << (b as u32).min(u64::BITS - 1);
-    if domain & CALLS != 0 && ANY_IN_CALLS.load(SeqCst) {
+    if domain & CALLS != 0 && are_in_calls() {
         ends_call();
     }
     let mut entered = relay.enter(domain);
@@ -521,23 +521,37 @@ fn is_in_call() {
     if own == FINALIZER.load(SeqCst) || is_cuptis() {
         return;
     }
-    if !IN_CALLS.iter().any(|it| it.load(SeqCst) == own) {
-        let take = |it: &AtomicUsize| it.compare_exchange(0, own, SeqCst, SeqCst).is_ok();
-        let _ = IN_CALLS.iter().any(take);
+    if IN_CALLS.iter().any(|it| it.load(SeqCst) == own) {
+        return;
     }
-    ANY_IN_CALLS.store(true, SeqCst);
+    // It is counted first, so that the count never goes below zero.
+    CALLS_IN.fetch_add(1, SeqCst);
+    let take = |it: &AtomicUsize| it.compare_exchange(0, own, SeqCst, SeqCst).is_ok();
+    if !IN_CALLS.iter().any(take) {
+        CALLS_IN.fetch_sub(1, SeqCst);
+    }
 }
 
 /// The calling thread's call is over, or it makes another one.
 fn ends_call() {
     let own = own_thread();
-    if let Some(it) = IN_CALLS.iter().find(|it| it.load(SeqCst) == own) {
-        it.store(0, SeqCst);
+    let is_own = |it: &AtomicUsize| it.compare_exchange(own, 0, SeqCst, SeqCst).is_ok();
+    if IN_CALLS.iter().any(is_own) {
+        CALLS_IN.fetch_sub(1, SeqCst);
     }
 }
 
 fn are_in_calls() -> bool {
-    IN_CALLS.iter().any(|it| it.load(SeqCst) != 0)
+    CALLS_IN.load(SeqCst) != 0
+}
+
+/// Forgets calls about whose end CUPTI was not called.
+fn forget_calls() {
+    for it in &IN_CALLS {
+        if it.swap(0, SeqCst) != 0 {
+            CALLS_IN.fetch_sub(1, SeqCst);
+        }
+    }
 }
 
 /// As what a thread is counted that is in CUPTI's function.

@@ -202,7 +202,7 @@ impl Session {
         // This happens before calls are recorded, since it makes some itself.
         describe(&mut self.drain.sink);
         let choice = self.choice.clone();
-        if first_use.is_none() {
+        if first_use.is_none() && !KEEP_LOADED.load(SeqCst) {
             self.relay_callbacks();
         }
         let switched = self.switch_on(&choice);

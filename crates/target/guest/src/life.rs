@@ -39,6 +39,9 @@ pub unsafe fn enter(boot: *mut BootBlock, work: &mut dyn Work) {
 /// Waits for ever, after a panic of a thread that has been parked before. It is no worker thread
 /// any more, but must not end as a thread: the boot code would then unmap the block, while the
 /// process's listener or an attacher may be about to write to it.
+///
+/// # Safety
+/// As for [`enter`].
 unsafe fn stay(boot: *mut BootBlock) -> ! {
     // SAFETY: the caller promises that `boot` is live. The name is NUL-terminated.
     let word = unsafe {
@@ -51,6 +54,10 @@ unsafe fn stay(boot: *mut BootBlock) -> ! {
     }
 }
 
+/// Takes the process, and then runs one session after the other.
+///
+/// # Safety
+/// As for [`enter`].
 unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool) {
     work.reset_after_fork();
     if let Err(errno) = take(work) {

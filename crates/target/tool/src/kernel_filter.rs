@@ -39,6 +39,9 @@ pub(crate) fn end(sdk: Sdk) {
 }
 
 /// Whether a kernel is counted.
+///
+/// # Safety
+/// `symbol` points to `len` bytes that stay as they are during the call.
 unsafe extern "C" fn takes(symbol: *const u8, len: usize) -> c_int {
     edge(1, || {
         // SAFETY: the SDK passes this many bytes.

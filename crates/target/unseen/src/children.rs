@@ -22,6 +22,9 @@ struct Prepared {
 }
 
 /// Ends the calling child.
+///
+/// # Safety
+/// The caller is one of the two children: in any other process this ends the application.
 unsafe fn end(status: c_int) -> c_int {
     // SAFETY: it is a process of its own, whose end leaves the memory that it shares as it is.
     unsafe { libc::syscall(libc::SYS_exit_group, status) };

@@ -60,8 +60,8 @@ pub fn beside(name: &str) -> Option<PathBuf> {
         .find(|path| is_program(path))
 }
 
-/// Returns the program `midair` of the installation whose tools lie where this code does: it is each of ours by the name
-/// by which it is called.
+/// Returns the installation's `bin/midair`, if the library that contains this code lies in the directory of tools. Called
+/// by the name of another program of ours, it is that program.
 pub fn whole() -> Option<PathBuf> {
     let tools = directory()?;
     let libraries = tools.parent().filter(|_| tools.ends_with(TOOLS))?;

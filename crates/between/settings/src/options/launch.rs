@@ -4,8 +4,7 @@ use super::{Category::Advanced, Front, Opt, Sets, Shape};
 use crate::benchmark::{BENCHMARK_MODE, BENCHMARK_MODES};
 
 const NOT_STARTED: &str = "--process-sync requires a started program: an attach writes each process's files independently";
-const NOT_MEASURED: &str =
-    "--benchmark-mode requires a started program: an attach costs it nothing before and after";
+const NOT_MEASURED: &str = "--benchmark-mode requires a started program: it leaves out parts of what such a program has from its start";
 const OWN_LIBRARIES: &str = "--rocm-root, --sdk-version and --sdk-soversion require a started program: an attach uses midair's \
     own libraries";
 

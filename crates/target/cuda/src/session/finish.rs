@@ -253,12 +253,13 @@ impl Session {
             let _ = self.cupti.set_thread_id_type(thread_id_type::DEFAULT);
         }
         let may = why.is_none() && !KEEP_LOADED.load(SeqCst);
-        let held = may.then(|| self.hold_thread_ends());
         let callbacks = self.callbacks.take();
         let closed = match &callbacks {
             Some(callbacks) if may => callbacks.close().map(Some),
             _ => Ok(None),
         };
+        // Last: a thread's end is held for no longer than that may take.
+        let held = (may && closed.is_ok()).then(|| self.hold_thread_ends());
         if let (Some(Ok(_)), true) = (&held, closed.is_ok()) {
             let finalized = self.cupti.finalize();
             drop(held);
