@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 
 // As crates/between/record has them: the layout of the spool and the kinds of records.
-enum { CHUNK = 65536, CHUNK_HEAD = 64, CHUNKS_AT = 40, CHUNK_COUNT = 48, FREE = 0, OPEN = 1, SEALED = 2 };
+enum { CHUNK = 65536, CHUNK_HEAD = 64, CHUNKS_AT = 40, CHUNK_COUNT = 48, CLAIM = 96, FREE = 0, OPEN = 1, SEALED = 2 };
 enum { CODE_OBJECT = 129, KERNEL_SYMBOL = 130, LARGEST_ID = (1 << 18) - 1 };
 enum { KERNEL_DISPATCH = 9 };  // Its position in the table of domains.
 
@@ -44,7 +44,6 @@ typedef struct {
 
 static uint8_t *spool, *chunk;
 static uint32_t used;
-static uint64_t claims = 1 << 20;
 
 // Maps the attacher's memory a second time: a session may end while records are forged.
 static void find_spool(void) {
@@ -73,16 +72,17 @@ static void seal(void) {
 // A chunk that is free; waits for the attacher to free one.
 static void claim(void) {
   uint64_t at = *(uint64_t *)(spool + CHUNKS_AT), count = *(uint64_t *)(spool + CHUNK_COUNT);
-  for (uint64_t n = 0;; n = (n + 1) % count) {
-    uint8_t *one = spool + at + n * CHUNK;
+  for (;;) {
+    uint64_t claimed = __atomic_fetch_add((uint64_t *)(spool + CLAIM), 1, __ATOMIC_RELAXED);
+    uint8_t *one = spool + at + claimed % count * CHUNK;
     uint32_t state = FREE;
     if (__atomic_compare_exchange_n((uint32_t *)one, &state, OPEN, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
       chunk = one;
       used = 0;
-      *(uint64_t *)(one + 16) = claims++;
+      *(uint64_t *)(one + 16) = claimed;
       return;
     }
-    if (n == 0) sched_yield();
+    if (claimed % count == 0) sched_yield();
   }
 }
 
