@@ -1,6 +1,7 @@
 //! End-to-end tests: the built product on real processes, with a file for each subject. They are
 //! all one program, so that it is linked only once.
 
+mod agreement;
 mod announcement;
 mod any_arguments;
 mod attachment;

@@ -6,8 +6,8 @@ use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_output::screen::{Cost, Head};
 use midair_output::{
-    Attach, Console, CounterReport, Format, GpuSamples, Names, Outcome, Plan, RecordFile, Screen,
-    Trace, WriteError, console_summary, table,
+    Attach, Console, CounterReport, Format, GpuSamples, Names, Numbering, Outcome, Plan,
+    RecordFile, Screen, Trace, WriteError, console_summary, table,
 };
 use midair_record::event::{NO_STACKS, TOO_MANY_RANGES};
 use midair_record::spool::{DROP_SLOTS, outcome};
@@ -356,7 +356,7 @@ impl Opened {
         let plan = Plan {
             directory: directory.to_owned(),
             prefix: prefix.to_owned(),
-            numbered: false,
+            numbering: Numbering::Replace,
             formats: vec![format],
             ..self.0.plan.clone()
         };

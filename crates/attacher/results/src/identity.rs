@@ -25,6 +25,8 @@ pub struct Identity {
     pub agents: Vec<Agent>,
     /// Why the GPUs are not known: the driver is missing. It does not matter for a CUDA process.
     pub without_driver: Option<String>,
+    /// Whether an earlier session left its worker thread in the process.
+    pub attached_before: bool,
 }
 
 /// How a process is read: with its own rights ([`OnItsBehalf`]), or from outside, where nothing that
@@ -141,6 +143,7 @@ impl Identity {
             keys,
             agents,
             without_driver,
+            attached_before: false,
         }
     }
 

@@ -4,8 +4,8 @@ use crate::identity::Identity;
 use midair_failure::{Failure, Kind};
 use midair_output::names::{NoName, output_name};
 use midair_output::{
-    AgentIndex, Console, Format, Frames, KernelFilter, KernelNames, PerfettoBuffers, Plan,
-    SummaryTo, Unit, check_group,
+    AgentIndex, Console, Format, Frames, KernelFilter, KernelNames, Numbering, PerfettoBuffers,
+    Plan, SummaryTo, Unit, check_group,
 };
 use midair_settings::literal::literal;
 use midair_settings::{
@@ -97,7 +97,11 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
     Ok(Plan {
         directory: name.directory,
         prefix: name.prefix,
-        numbered: settings.is_on(KEEP_RESULTS),
+        numbering: match settings.is_on(KEEP_RESULTS) {
+            true => Numbering::FromTwo,
+            false if identity.attached_before => Numbering::FromOne,
+            false => Numbering::Replace,
+        },
         raw_directory: raw_directory.unwrap_or_default().to_owned(),
         raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
         formats,

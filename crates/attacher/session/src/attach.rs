@@ -326,6 +326,12 @@ impl Looked {
         if platform == Platform::Cuda {
             identity.without_driver = None;
         }
+        let worker = approach
+            .inspection
+            .as_ref()
+            .ok()
+            .and_then(|look| look.worker);
+        identity.attached_before = worker.is_some_and(|worker| worker.is_parked());
         check_request(&request, &identity)?;
         headroom::check_ours(&platform.file(install), &tools, &request)?;
         if let Ok(look) = &approach.inspection {

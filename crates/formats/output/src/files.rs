@@ -19,6 +19,7 @@ mod pending;
 mod temporary;
 
 pub(crate) use archive::{ArchiveFile, NewArchive};
+pub use own_name::Numbering;
 pub(crate) use own_name::Suffixes;
 
 use crate::names::LONGEST_SUFFIX;
@@ -140,7 +141,7 @@ impl FileSet {
     /// the result, which is at least `from`, and its prefix.
     pub(crate) fn of_its_own(
         directory: &Path,
-        prefix: &str,
+        (numbering, prefix): (Numbering, &str),
         from: u64,
         suffixes: &Suffixes,
     ) -> Result<(FileSet, u64, String), WriteError> {
@@ -150,8 +151,8 @@ impl FileSet {
         let mut exists = |name: &str| fs::symlink_metadata(place.at(name)).is_ok();
         let mut number = from;
         for _ in 0..MOST_CLAIMS {
-            number = own_name::free_number(prefix, number, suffixes, &mut exists);
-            let stem = own_name::stem(&own_name::numbered(prefix, number));
+            number = own_name::free_number(numbering, prefix, number, suffixes, &mut exists);
+            let stem = own_name::stem(&numbering.prefix(prefix, number));
             // Where no name can be claimed, two results may share a number, and still no file of
             // one takes the place of the other's.
             let Some(hidden) = files.temporaries.own() else {
@@ -167,7 +168,7 @@ impl FileSet {
                 }
             }
         }
-        let prefix = own_name::numbered(prefix, number);
+        let prefix = numbering.prefix(prefix, number);
         files.stem = own_name::stem(&prefix);
         Ok((files, number, prefix))
     }

@@ -14,7 +14,7 @@ pub(crate) mod pprof;
 pub(crate) mod rocpd;
 mod walks;
 
-use crate::files::{FileSet, Suffixes, WriteError};
+use crate::files::{FileSet, Numbering, Suffixes, WriteError};
 use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::options::{Format, SummaryTo};
@@ -159,15 +159,19 @@ pub(crate) fn write(
     if plan.is_too_little(parts.iter().map(|trace| &trace.records)) {
         return Ok(Vec::new());
     }
-    if !plan.numbered {
+    if plan.numbering == Numbering::Replace {
         let files = FileSet::new(&plan.directory, &plan.prefix)?;
         return write_set(parts, names, plan, files);
     }
     let suffixes = suffixes(plan);
     let mut from = 1;
     for _ in 0..MOST_NAMES {
-        let (files, number, prefix) =
-            FileSet::of_its_own(&plan.directory, &plan.prefix, from, &suffixes)?;
+        let (files, number, prefix) = FileSet::of_its_own(
+            &plan.directory,
+            (plan.numbering, &plan.prefix),
+            from,
+            &suffixes,
+        )?;
         let plan = Plan {
             prefix,
             ..plan.clone()

@@ -47,7 +47,7 @@ pub use counted_so_far::write_counted_so_far;
 pub use counter_report::CounterReport;
 pub use counter_table::counter_table;
 pub use device_readings::{DeviceReadings, DeviceValue};
-pub use files::WriteError;
+pub use files::{Numbering, WriteError};
 pub use formats::csv::{CounterCsv, CounterRow};
 pub use formats::difference::Difference;
 pub use formats::json::agent_of_json;

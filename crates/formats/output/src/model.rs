@@ -1,5 +1,6 @@
 //! The input of the writers: a session, and the plan of what to write.
 
+use crate::files::Numbering;
 use crate::gpu::GpuSamples;
 use crate::options::{AgentIndex, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit};
 use crate::process::{Outcome, Process};
@@ -88,9 +89,9 @@ pub struct Plan {
     pub directory: PathBuf,
     /// First part of each file's name, expanded; may contain directories.
     pub prefix: String,
-    /// Whether the files never take the place of others. Where results have the prefix, a number is
+    /// Whether the files take the place of others. If not, and results have the prefix, a number is
     /// added to it.
-    pub numbered: bool,
+    pub numbering: Numbering,
     /// Directory as the user gave it (reported in json's `config`).
     pub raw_directory: String,
     /// First part as the user gave it.

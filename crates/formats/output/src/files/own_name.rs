@@ -29,12 +29,30 @@ pub(crate) struct Suffixes {
     pub(crate) all: Vec<String>,
 }
 
-/// Returns the prefix of the result with this number. The first one has the name itself.
-pub(super) fn numbered(prefix: &str, number: u64) -> String {
-    match number {
-        0 | 1 => prefix.to_owned(),
-        number if prefix.is_empty() || prefix.ends_with('/') => format!("{prefix}{number}"),
-        number => format!("{prefix}-{number}"),
+/// Whether results take the place of others with their name, and the form of their number otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numbering {
+    /// They take the place of others.
+    #[default]
+    Replace,
+    /// `NAME`, `NAME-2`, `NAME-3`.
+    FromTwo,
+    /// `NAME`, `NAME_1`, `NAME_2`: AMD's names of further attaches to a process.
+    FromOne,
+}
+
+impl Numbering {
+    /// Returns the prefix of the result with this number. The first one has the name itself.
+    pub(super) fn prefix(self, prefix: &str, number: u64) -> String {
+        let (between, shown) = match self {
+            Numbering::FromOne => ('_', number.saturating_sub(1)),
+            _ => ('-', number),
+        };
+        match number {
+            0 | 1 => prefix.to_owned(),
+            _ if prefix.is_empty() || prefix.ends_with('/') => format!("{prefix}{shown}"),
+            _ => format!("{prefix}{between}{shown}"),
+        }
     }
 }
 
@@ -59,13 +77,16 @@ pub(super) fn is_taken(
 
 /// Returns a number from `from` on that no result has, behind one that a result has.
 pub(super) fn free_number(
+    numbering: Numbering,
     prefix: &str,
     from: u64,
     suffixes: &Suffixes,
     exists: &mut impl FnMut(&str) -> bool,
 ) -> u64 {
-    let mut taken =
-        |number, suffixes: &[String]| is_taken(&stem(&numbered(prefix, number)), suffixes, exists);
+    let mut taken = |number, suffixes: &[String]| {
+        let stem = stem(&numbering.prefix(prefix, number));
+        is_taken(&stem, suffixes, exists)
+    };
     // Where all results have the same formats, one lookup for each number is enough.
     let number = search(from, |number| taken(number, &suffixes.likely));
     search(number, |number| {

@@ -214,7 +214,8 @@ fn own(directory: &Path, suffixes: &[&str], content: &str) -> (FileSet, String) 
         likely: vec!["a.csv".to_owned()],
         all,
     };
-    let (mut files, _, prefix) = FileSet::of_its_own(directory, "r", 1, &suffixes_known).unwrap();
+    let (mut files, _, prefix) =
+        FileSet::of_its_own(directory, (Numbering::FromTwo, "r"), 1, &suffixes_known).unwrap();
     for suffix in suffixes {
         let mut file = files.create(suffix).unwrap();
         file.put(content.as_bytes()).unwrap();

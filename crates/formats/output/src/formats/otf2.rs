@@ -399,9 +399,9 @@ impl Session<'_> {
             return Ok(*group);
         }
         // A device of CUDA has another number in each process.
-        let process = match job.index.is_cuda() {
-            true => job.trace.process.pid,
-            false => 0,
+        let (process, class) = match job.index.is_cuda() {
+            true => (job.trace.process.pid, "NVIDIA GPU"),
+            false => (0, "AMD GPU"),
         };
         let name = job.agent_name(node);
         let key = (self.machine, process, node);
@@ -415,7 +415,7 @@ impl Session<'_> {
                 };
                 let (definitions, machine) = (&mut self.out.definitions, Some(self.machine));
                 let of = Domain::AcceleratorDevice;
-                let tree_node = definitions.tree_node(&shown, "GPU", of, machine)?;
+                let tree_node = definitions.tree_node(&shown, class, of, machine)?;
                 self.out.devices.insert(key, tree_node);
                 tree_node
             }

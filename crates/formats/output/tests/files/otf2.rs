@@ -299,7 +299,10 @@ fn amds_session_has_the_rows_of_csv() {
     );
     let host = golden["metadata"]["node"]["hostname"].clone();
     let gpu = "Agent 1 (AMD Instinct MI300X (modelled))";
-    assert_eq!(stream["place"], json!([[host, "machine"], [gpu, "GPU"]]));
+    assert_eq!(
+        stream["place"],
+        json!([[host, "machine"], [gpu, "AMD GPU"]])
+    );
     let domains = [
         [json!(gpu), json!("ACCELERATOR_DEVICE")],
         [host, json!("MACHINE")],

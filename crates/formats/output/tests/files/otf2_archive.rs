@@ -453,7 +453,7 @@ fn processes_share_the_machine_and_its_devices() {
         [
             "node 0 machine \"there\"",
             "node 0 is MACHINE",
-            "node 1 GPU \"Agent 1 (MI300X)\" below 0",
+            "node 1 AMD GPU \"Agent 1 (MI300X)\" below 0",
             "node 1 is ACCELERATOR_DEVICE",
         ]
     );

@@ -2,7 +2,7 @@
 
 use crate::common::entries;
 use crate::recordings::recorded;
-use midair_output::{Format, Names, Plan, SummaryTo, Trace, write, write_together};
+use midair_output::{Format, Names, Numbering, Plan, SummaryTo, Trace, write, write_together};
 use std::fs;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn plan(directory: &Path, formats: Vec<Format>) -> Plan {
     Plan {
         directory: directory.to_owned(),
         prefix: "r".to_owned(),
-        numbered: true,
+        numbering: Numbering::FromTwo,
         formats,
         stats: true,
         summary: true,

@@ -12,7 +12,7 @@ fn suffixes() -> Suffixes {
 /// Returns the number for a result, and how many names were looked up for it.
 fn number(names: &BTreeSet<String>, prefix: &str) -> (u64, usize) {
     let mut lookups = 0;
-    let number = free_number(prefix, 1, &suffixes(), &mut |name| {
+    let number = free_number(Numbering::FromTwo, prefix, 1, &suffixes(), &mut |name| {
         lookups += 1;
         names.contains(name)
     });
@@ -25,7 +25,10 @@ fn the_time_does_not_depend_on_how_many_results_there_are() {
     let (first, few) = number(&names, "r");
     assert!(first == 1 && few < 20, "{first} {few}");
     for count in 1..=5000 {
-        names.insert(format!("{}results.db", stem(&numbered("r", count))));
+        names.insert(format!(
+            "{}results.db",
+            stem(&Numbering::FromTwo.prefix("r", count))
+        ));
         let (next, lookups) = number(&names, "r");
         assert_eq!(next, count + 1);
         assert!(lookups < 50, "{lookups} names of {count} results");
@@ -68,9 +71,16 @@ fn a_prefix_without_a_name_gets_numbers_too() {
         ("", 2, "2_"),
         ("sub/", 2, "2_"),
     ] {
-        assert_eq!(stem(&numbered(prefix, number)), wanted, "{prefix} {number}");
+        let given = Numbering::FromTwo.prefix(prefix, number);
+        assert_eq!(stem(&given), wanted, "{prefix} {number}");
     }
-    assert_eq!(numbered("sub/", 2), "sub/2");
+    assert_eq!(Numbering::FromTwo.prefix("sub/", 2), "sub/2");
+}
+
+#[test]
+fn a_further_attach_has_amds_number() {
+    let prefix = |number| Numbering::FromOne.prefix("42", number);
+    assert_eq!([1, 2, 3].map(prefix), ["42", "42_1", "42_2"]);
 }
 
 #[test]
