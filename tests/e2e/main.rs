@@ -71,6 +71,7 @@ mod openmp;
 mod own_names;
 mod own_tool;
 mod packages;
+mod pc_sampling;
 mod periods;
 mod profiler;
 mod python_package;

@@ -5,6 +5,7 @@
 
 use crate::Result;
 pub use midair_gpu_model::log::{Copy, Dispatch, Event, Packet, Record};
+pub use midair_gpu_model::sampling::Taken;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -86,6 +87,17 @@ impl ModelLog {
             } else {
                 None
             }
+        })
+    }
+    /// Returns the samples of program counters that were taken, with the kernel's descriptor.
+    pub fn samples(&self) -> impl Iterator<Item = (u64, &Taken)> {
+        self.records.iter().filter_map(|r| match &r.event {
+            Event::Samples {
+                kernel_object,
+                taken,
+                ..
+            } => Some((*kernel_object, taken)),
+            _ => None,
         })
     }
     /// Returns the dispatches with a time of their own that started, whether or not they ended.

@@ -11,6 +11,7 @@
 //!   per queue.
 //! * [`Device`] is the same model for runtimes of our own.
 //! * [`pmu`]: hardware counters, by rules that are stated there.
+//! * [`sampling`]: samples of program counters, by a rule that is stated there.
 //! * [`log`] is the format of the log and its reader. **The log is the ground truth of the
 //!   project's tests**: the consumer of the packets writes it, in the order of consumption, with one
 //!   `write` per record before the packet's completion can be seen. So neither a killed process nor
@@ -23,6 +24,7 @@ pub mod log;
 pub mod machine;
 pub mod plugin;
 pub mod pmu;
+pub mod sampling;
 pub mod settings;
 
 pub use machine::Machine;

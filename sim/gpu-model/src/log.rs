@@ -20,6 +20,7 @@
 //! | `stop` | `ring idx code need have`: the packet processor stopped the queue and sent the runtime the reason (`code`, as in the queue's inactive signal: 1 a dispatch needs more scratch memory, 512 scratch memory for one dispatch has been used); `need have` are bytes per work-item |
 //! | `register` | `ring idx xcc op` (write, read) `reg` (address in words) `unit` (`GRBM_GFX_INDEX` at that moment) `value at` (where a read went): a command of packet `idx` accessed a register of the counters (see `pmu`) |
 //! | `pm4` | `ring idx at words control` (what was written to `CP_PERFMON_CNTL`, `-` for nothing) `reads` (of registers, of all XCCs) `enabled` (whether the queue's kernels count in SQ and SPI from now on) `over` (the queue whose counting a reset destroyed, -1 for none) `unknown` (a word that was not understood, 0 for none): the commands of vendor packet `idx` have been carried out |
+//! | `samples` | `ring idx kobj invalid lost at` (`OFFSET*COUNT,...`: valid samples of program counters that were written, by their offset from the kernel's entry; `-` for none): a look at the kernel of packet `idx` (see `sampling`) |
 //! | `unknown` | `ring idx word`: the packet's first word; the queue stops there |
 //!
 //! Packet words: `ring` (address, which identifies a queue in the process), `idx`
@@ -31,6 +32,8 @@
 //! which takes several producers on one queue). Numbers with `0x` are addresses, handles and
 //! headers.
 
+use crate::sampling::Taken;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 /// The fields that all AQL packets have.
@@ -241,6 +244,17 @@ pub enum Event {
         /// Bytes of scratch memory per work-item that the queue had.
         have: u32,
     },
+    /// Program counters of a running kernel were sampled.
+    Samples {
+        /// Address of the queue's ring.
+        ring: u64,
+        /// Index of the packet.
+        index: u64,
+        /// Address of the kernel descriptor.
+        kernel_object: u64,
+        /// What was taken.
+        taken: Taken,
+    },
     /// A packet that the model does not know. Its queue stops there.
     Unknown {
         /// Address of the queue's ring.
@@ -412,6 +426,22 @@ impl fmt::Display for Record {
                     "stop ring={ring:#x} idx={index} code={code} need={need} have={have}"
                 )
             }
+            Event::Samples {
+                ring,
+                index,
+                kernel_object,
+                taken,
+            } => {
+                write!(
+                    f,
+                    "samples ring={ring:#x} idx={index} kobj={kernel_object:#x} invalid={} lost={} at=",
+                    taken.invalid, taken.lost
+                )?;
+                for (n, (offset, count)) in taken.offsets.iter().enumerate() {
+                    write!(f, "{}{offset}*{count}", if n > 0 { "," } else { "" })?;
+                }
+                f.write_str(if taken.offsets.is_empty() { "-" } else { "" })
+            }
             Event::Unknown { ring, index, word } => {
                 write!(f, "unknown ring={ring:#x} idx={index} word={word:#x}")
             }
@@ -494,6 +524,19 @@ impl<'a> Fields<'a> {
         let text = self.text(key)?;
         let words = text.split(',').filter(|word| *word != "-");
         words.map(|word| number_of(key, word)).collect()
+    }
+    /// Returns counts by key: `KEY*COUNT,...`; `-` is none.
+    fn counts(&self, key: &str) -> Result<BTreeMap<u64, u64>, String> {
+        let text = self.text(key)?;
+        let words = text.split(',').filter(|word| *word != "-");
+        words
+            .map(|word| {
+                let (offset, count) = word
+                    .split_once('*')
+                    .ok_or_else(|| format!("{key}={text}"))?;
+                Ok((number_of(key, offset)?, number_of(key, count)?))
+            })
+            .collect()
     }
     fn either(&self, key: &str, yes: &str, no: &str) -> Result<bool, String> {
         match self.text(key)? {
@@ -617,6 +660,16 @@ impl<'a> Fields<'a> {
                 code: self.number("code")?,
                 need: self.number("need")?,
                 have: self.number("have")?,
+            },
+            "samples" => Event::Samples {
+                ring: self.number("ring")?,
+                index: self.number("idx")?,
+                kernel_object: self.number("kobj")?,
+                taken: Taken {
+                    offsets: self.counts("at")?,
+                    invalid: self.number("invalid")?,
+                    lost: self.number("lost")?,
+                },
             },
             "unknown" => Event::Unknown {
                 ring: self.number("ring")?,

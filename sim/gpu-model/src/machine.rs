@@ -2,6 +2,7 @@
 
 use crate::log::Event;
 use crate::pmu::Pmu;
+use crate::sampling::Sampling;
 
 /// Memory as packets refer to it, time, interrupts and the log.
 ///
@@ -25,6 +26,8 @@ pub trait Machine {
     fn add_u64(&self, at: u64, value: u64);
     /// Replaces `from` by `to` atomically. Returns false if another value was there.
     fn swap_u64(&self, at: u64, from: u64, to: u64) -> bool;
+    /// Adds 1 to 32 bits atomically, wrapping. Returns the value before.
+    fn increment_u32(&self, at: u64) -> u32;
     /// Copies bytes; the ranges may overlap.
     fn copy(&self, to: u64, from: u64, bytes: u64);
     /// Sets `bytes` bytes to `pattern`, repeated.
@@ -44,6 +47,10 @@ pub trait Machine {
     /// Returns the device's counters, or `None` where there are none. Then vendor packets with
     /// commands are passed without being executed.
     fn pmu(&self) -> Option<&Pmu> {
+        None
+    }
+    /// Returns which program counters are sampled now, or `None` while none are.
+    fn sampling(&self) -> Option<Sampling> {
         None
     }
     /// Writes one record of queue `queue`. The record must have left the process when this returns.

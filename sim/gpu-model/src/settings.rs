@@ -2,6 +2,7 @@
 
 use crate::pmu::rules::CLOCK_MHZ;
 use crate::pmu::{Gpu, Rate, Rules};
+use crate::sampling::Rule;
 
 /// The settings, each from the variable that its comment names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +57,12 @@ pub struct Settings {
     /// `MODEL_RATES=GRID_X:BLOCK:EVENT:FACTOR[,...]`: kernels of this grid raise the event FACTOR
     /// times where the rules have *f* (see [`crate::pmu::rules`]).
     pub rates: Vec<Rate>,
+    /// `MODEL_SAMPLING=1`: the emulated driver samples program counters (see `plugin/kfd.rs`). AMD's
+    /// runtime must see a GPU with the debugger's capability.
+    pub sampling: bool,
+    /// `MODEL_SAMPLES=GRID_X:OFFSET*WEIGHT[+OFFSET*WEIGHT...][,GRID_X:...]`, `MODEL_SAMPLED_WAVES`
+    /// (default 4) and `MODEL_INVALID_SAMPLES=N` (one of N, default none): see [`Rule`].
+    pub samples: Rule,
 }
 
 impl Default for Settings {
@@ -78,6 +85,8 @@ impl Default for Settings {
             gpu: Gpu::default(),
             clock_mhz: CLOCK_MHZ,
             rates: Vec::new(),
+            sampling: false,
+            samples: Rule::default(),
         }
     }
 }
@@ -128,8 +137,22 @@ impl Settings {
         let rates = look("MODEL_RATES").map_or(Ok(Vec::new()), |text| {
             text.split(',').map(rate).collect::<Result<_, _>>()
         })?;
+        let kernel = |text: &str| {
+            Rule::parse_kernel(text).ok_or_else(|| {
+                format!("MODEL_SAMPLES: {text} is not GRID_X:OFFSET*WEIGHT[+OFFSET*WEIGHT...]")
+            })
+        };
+        let samples = Rule {
+            kernels: look("MODEL_SAMPLES").map_or(Ok(Vec::new()), |text| {
+                text.split(',').map(kernel).collect::<Result<_, _>>()
+            })?,
+            waves: number("MODEL_SAMPLED_WAVES", default.samples.waves)?,
+            invalid_one_in: number("MODEL_INVALID_SAMPLES", 0)?,
+        };
         Ok(Settings {
             gpu,
+            sampling: switch("MODEL_SAMPLING")?,
+            samples,
             clock_mhz: number("MODEL_CLOCK_MHZ", default.clock_mhz)?,
             rates,
             log: look("MODEL_LOG"),
@@ -212,6 +235,8 @@ mod tests {
             ("MODEL_GPU", "8,32,304,1"),
             ("MODEL_CLOCK_MHZ", "1000"),
             ("MODEL_RATES", "64:SQ:26:10,128:TCC:3:0"),
+            ("MODEL_SAMPLING", "1"),
+            ("MODEL_SAMPLES", "64:0*1+8*3,128:4*2"),
         ])
         .unwrap();
         assert_eq!(s.log.as_deref(), Some("/x"));
@@ -223,6 +248,9 @@ mod tests {
         );
         assert_eq!((s.seed, s.jitter), (9, 15));
         assert_eq!((s.gpu.xccs, s.clock_mhz, s.rates.len()), (8, 1000, 2));
+        assert!(s.sampling);
+        let kernels = vec![(64, vec![(0, 1), (8, 3)]), (128, vec![(4, 2)])];
+        assert_eq!(s.samples.kernels, kernels);
     }
 
     #[test]
@@ -239,6 +267,13 @@ mod tests {
             read(&[("MODEL_RATES", "64:XX:1:1")]),
             Err("MODEL_RATES: 64:XX:1:1 is not GRID_X:BLOCK:EVENT:FACTOR".into())
         );
+        for samples in ["64", "64:", "64:0", "64:0*0", "64:0*1+", "x:0*1"] {
+            let why = "is not GRID_X:OFFSET*WEIGHT[+OFFSET*WEIGHT...]";
+            assert_eq!(
+                read(&[("MODEL_SAMPLES", samples)]),
+                Err(format!("MODEL_SAMPLES: {samples} {why}"))
+            );
+        }
         assert_eq!(
             read(&[("MODEL_KERNEL_NS", "-1")]),
             Err("MODEL_KERNEL_NS=-1: not a number".into())

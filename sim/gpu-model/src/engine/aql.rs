@@ -14,11 +14,12 @@
 //! ([`PM4`]) are executed with the counters' registers ([`crate::pmu`]). Other vendor packets are
 //! passed.
 
-use super::{Dice, Place, Step, signal};
+use super::{Dice, Place, Step, blit, signal};
 use crate::log::{Dispatch, Event, Packet};
 use crate::machine::Machine;
-use crate::pmu::pm4::{Buffer, Issuer};
+use crate::pmu::pm4::{self, Buffer, Issuer};
 use crate::pmu::{Pmu, Work};
+use crate::sampling::{self, Sampling};
 use crate::settings::Settings;
 use std::sync::Arc;
 
@@ -87,12 +88,17 @@ struct Rung {
     at: u64,
 }
 
+/// The longest time between two looks at a running kernel whose program counters are sampled.
+const SAMPLING_NS: u64 = 1_000_000;
+
 #[derive(Debug)]
 enum State {
     Fetch,
     Kernel {
         dispatch: Dispatch,
         until: u64,
+        /// Up to when its program counters have been sampled.
+        sampled: u64,
     },
     Wait {
         words: [u64; 8],
@@ -115,6 +121,8 @@ pub struct AqlQueue {
     dice: Dice,
     /// Separate from the other dice, so that times do not change which packets are taken early.
     time_dice: Dice,
+    /// For program counters.
+    sample_dice: Dice,
     /// Address of the doorbell, after the runtime has created it.
     doorbell_at: Option<u64>,
     rung: Rung,
@@ -131,6 +139,7 @@ impl AqlQueue {
     pub(super) fn new(place: Place, settings: Arc<Settings>, machine: &impl Machine) -> AqlQueue {
         let dice = Dice::new(settings.seed, place.number);
         let time_dice = Dice::new(!settings.seed, place.number);
+        let sample_dice = Dice::new(settings.seed.rotate_left(32) ^ 0x5a, place.number);
         let read = machine.load_u64(place.read_index_at);
         AqlQueue {
             place,
@@ -139,6 +148,7 @@ impl AqlQueue {
             state: State::Fetch,
             dice,
             time_dice,
+            sample_dice,
             doorbell_at: None,
             rung: Rung {
                 highest: -1,
@@ -157,13 +167,33 @@ impl AqlQueue {
             State::Kernel {
                 mut dispatch,
                 until,
+                sampled,
             } => {
                 let now = machine.now();
+                // The state is asked before the samples are taken, so that none is taken of a time
+                // at which the device did not sample.
+                let sampling = machine.sampling();
                 if now < until {
-                    return Step::Busy(until - now);
+                    self.sample(machine, sampling, &dispatch, (sampled, now));
+                    self.state = State::Kernel {
+                        dispatch,
+                        until,
+                        sampled: now,
+                    };
+                    let left = until - now;
+                    // Without the setting, nothing changes while a kernel runs.
+                    return Step::Busy(if self.settings.sampling {
+                        left.min(SAMPLING_NS)
+                    } else {
+                        left
+                    });
                 }
                 let end = self.end_kernel(machine);
+                self.sample(machine, sampling, &dispatch, (sampled, end));
                 dispatch.packet.end = end;
+                if self.settings.sampling {
+                    blit::run(machine, &dispatch);
+                }
                 machine.firmware_log(self.place.number, dispatch.packet.index, true, end);
                 self.finish(machine, dispatch.packet, Event::Dispatch(dispatch));
                 if dispatch.private_size != 0 && self.properties(machine) & USE_SCRATCH_ONCE != 0 {
@@ -200,6 +230,33 @@ impl AqlQueue {
         match machine.pmu() {
             Some(pmu) => pmu.end(self.place.number, clock),
             None => clock(),
+        }
+    }
+
+    /// Samples the program counters of a kernel that ran in this time.
+    fn sample(
+        &mut self,
+        machine: &impl Machine,
+        sampling: Option<Sampling>,
+        dispatch: &Dispatch,
+        time: (u64, u64),
+    ) {
+        let (Some(sampling), Some(doorbell)) = (sampling, self.doorbell_at) else {
+            return;
+        };
+        let queue = (self.place.ring_bytes / PACKET, doorbell);
+        let rule = &self.settings.samples;
+        let dice = &mut self.sample_dice;
+        let random = || dice.roll();
+        let taken = sampling::take(machine, rule, sampling, dispatch, queue, time, random);
+        if !taken.is_empty() {
+            let event = Event::Samples {
+                ring: self.place.ring,
+                index: dispatch.packet.index,
+                kernel_object: dispatch.kernel_object,
+                taken,
+            };
+            machine.log(self.place.number, &event);
         }
     }
 
@@ -446,6 +503,7 @@ impl AqlQueue {
         self.release(machine);
         self.state = State::Kernel {
             dispatch,
+            sampled: dispatch.packet.start,
             until: dispatch.packet.start.saturating_add(ns),
         };
         Step::Progress
@@ -470,7 +528,10 @@ impl AqlQueue {
             packet_type::VENDOR if format == EXT_DISPATCH => words[6] == 0 || value(words[6]) == 0,
             _ => true,
         };
-        if !passed {
+        let waits = |words| {
+            Buffer::of_packet(words).is_some_and(|buffer| pm4::has_to_wait(machine, buffer))
+        };
+        if !passed || kind == packet_type::VENDOR && format == PM4 && waits(words) {
             return Step::Idle { near: false };
         }
         if kind == packet_type::VENDOR && format == EXT_DISPATCH {

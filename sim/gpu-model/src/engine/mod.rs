@@ -4,6 +4,7 @@
 //! So its thread can be stopped at any moment, and tests can interleave queues as they like.
 
 mod aql;
+mod blit;
 mod rect;
 mod sdma;
 
@@ -105,7 +106,7 @@ pub mod signal {
     pub const END: u64 = 40;
 
     /// Sets a signal to `value` and raises its interrupt.
-    pub(super) fn set(machine: &impl Machine, signal: u64, value: u64) {
+    pub(crate) fn set(machine: &impl Machine, signal: u64, value: u64) {
         let (mailbox, event) = (
             machine.load_u64(signal + MAILBOX),
             machine.load_u32(signal + EVENT),

@@ -105,6 +105,11 @@ impl Machine for Bench {
         }
         same
     }
+    fn increment_u32(&self, at: u64) -> u32 {
+        let before = self.load_u32(at);
+        self.store_u32(at, before.wrapping_add(1));
+        before
+    }
     fn copy(&self, to: u64, from: u64, bytes: u64) {
         self.memory
             .borrow_mut()

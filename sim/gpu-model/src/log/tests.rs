@@ -53,6 +53,22 @@ fn every_kind_of_record_survives_the_log() {
             read_index_at: 4,
             doorbell_at: 5,
         },
+        Event::Samples {
+            ring: 1,
+            index: 2,
+            kernel_object: 3,
+            taken: crate::sampling::Taken {
+                offsets: [(0, 4), (8, 5)].into(),
+                invalid: 6,
+                lost: 7,
+            },
+        },
+        Event::Samples {
+            ring: 1,
+            index: 2,
+            kernel_object: 3,
+            taken: crate::sampling::Taken::default(),
+        },
         Event::QueueEnd { index: 9 },
         Event::Begin(d),
         Event::Dispatch(Dispatch {

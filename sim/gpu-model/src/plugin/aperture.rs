@@ -92,6 +92,15 @@ impl Aperture {
             .is_ok()
     }
 
+    pub(super) fn increment_u32(&self, at: u64) -> u32 {
+        let host = self.host(at).cast::<u32>();
+        if !host.is_aligned() {
+            return 0;
+        }
+        // SAFETY: it is aligned (checked), and mapped and shared as in the loads above.
+        unsafe { AtomicU32::from_ptr(host) }.fetch_add(1, Ordering::SeqCst)
+    }
+
     pub(super) fn copy(&self, to: u64, from: u64, bytes: u64) {
         // SAFETY: the application named both ranges in a copy packet and keeps them mapped until it
         // completes. `copy` allows overlap. Races with the application are its own fault, as on a

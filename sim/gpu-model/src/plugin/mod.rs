@@ -9,6 +9,9 @@ mod aperture;
 mod bus;
 mod device;
 mod firmware_log;
+mod kfd;
+#[cfg_attr(not(target_arch = "x86_64"), path = "kfd_entry_unknown.rs")]
+mod kfd_entry;
 mod last_ring;
 mod waits;
 mod worker;
@@ -19,6 +22,7 @@ use crate::engine::Place;
 use crate::log::{Event, Record};
 use crate::machine::Machine;
 use crate::pmu::Pmu;
+use crate::sampling::Sampling;
 use crate::settings::Settings;
 use aperture::Aperture;
 use firmware_log::FirmwareLog;
@@ -82,6 +86,13 @@ static FUNCTIONS: Functions = Functions {
 // SAFETY: the name belongs to ROCr's interface, and to nothing else in a process.
 #[unsafe(no_mangle)]
 pub extern "C" fn get_hsakmt_model_functions() -> *const Functions {
+    // ROCr has loaded this library and asked its driver for nothing yet.
+    let settings = Settings::from_lookup(|name| std::env::var(name).ok());
+    if let Ok(settings) = settings
+        && settings.sampling
+    {
+        kfd::install(settings.clock_mhz);
+    }
     &raw const FUNCTIONS
 }
 
@@ -215,6 +226,9 @@ impl Machine for Shared {
     fn swap_u64(&self, at: u64, from: u64, to: u64) -> bool {
         self.aperture.swap_u64(at, from, to)
     }
+    fn increment_u32(&self, at: u64) -> u32 {
+        self.aperture.increment_u32(at)
+    }
     fn copy(&self, to: u64, from: u64, bytes: u64) {
         self.aperture.copy(to, from, bytes);
     }
@@ -245,6 +259,13 @@ impl Machine for Shared {
     }
     fn pmu(&self) -> Option<&Pmu> {
         Some(&self.pmu)
+    }
+    fn sampling(&self) -> Option<Sampling> {
+        if self.settings.sampling {
+            kfd::sampling(self)
+        } else {
+            None
+        }
     }
     fn bus_reads(&self, ring: u64) -> Option<u64> {
         bus::reads(ring)

@@ -1,7 +1,7 @@
 //! The commands of an indirect buffer.
 //!
-//! AMD's library uses seven kinds of commands for counters (`docs/sources.md#counters`). Each XCC
-//! executes them for itself. Other commands are skipped by their length, and reported in the log.
+//! AMD's library uses seven kinds of commands for counters (`docs/sources.md#counters`), and ROCr four
+//! more to take samples out of the device's buffers. Each XCC executes them for itself. Other commands are skipped by their length, and reported in the log.
 
 use super::registers::{COMPUTE_PERFCOUNT_ENABLE, CP_PERFMON_CNTL, GRBM_GFX_INDEX, Unit};
 use super::{Device, Pmu};
@@ -11,10 +11,14 @@ use crate::machine::Machine;
 /// Numbers of commands (bits 8-15 of a header whose bits 30-31 are set).
 mod opcode {
     pub const NOP: u32 = 0x10;
+    pub const ATOMIC_MEM: u32 = 0x1e;
     pub const PRED_EXEC: u32 = 0x23;
+    pub const WRITE_DATA: u32 = 0x37;
+    pub const WAIT_REG_MEM: u32 = 0x3c;
     pub const INDIRECT_BUFFER: u32 = 0x3f;
     pub const COPY_DATA: u32 = 0x40;
     pub const EVENT_WRITE: u32 = 0x46;
+    pub const DMA_DATA: u32 = 0x50;
     pub const ACQUIRE_MEM: u32 = 0x58;
     pub const SET_SH_REG: u32 = 0x76;
     pub const SET_UCONFIG_REG: u32 = 0x79;
@@ -26,13 +30,15 @@ const SH: u32 = 0x2c00;
 const UCONFIG: u32 = 0xc000;
 
 /// Sources of `COPY_DATA`: a register, a counter's register, memory (in two ways), a value in the
-/// command.
+/// command, or what an atomic command returned.
 mod source {
     pub const REGISTER: u32 = 0;
     pub const MEMORY: u32 = 1;
     pub const L2: u32 = 2;
     pub const COUNTER: u32 = 4;
     pub const IMMEDIATE: u32 = 5;
+    /// The value that the last atomic command returned.
+    pub const RETURNED: u32 = 6;
 }
 
 /// Destinations of `COPY_DATA`.
@@ -61,6 +67,34 @@ impl Buffer {
             words: half(4) & 0xf_ffff,
         })
     }
+}
+
+/// Operation of `ATOMIC_MEM`: swap 64 bits and return them.
+const SWAP_64: u32 = 0x27;
+/// Function of `WAIT_REG_MEM`: equal.
+const EQUAL: u32 = 3;
+/// Bit of `WAIT_REG_MEM`: memory, else a register.
+const IN_MEMORY: u32 = 1 << 4;
+
+/// Returns whether a buffer's commands start with a wait whose condition does not hold yet. (ROCr's
+/// start with it; a wait behind other commands is not understood.)
+pub fn has_to_wait(machine: &impl Machine, buffer: Buffer) -> bool {
+    let word = |n: u64| machine.load_u32(buffer.at + 4 * n);
+    if buffer.words < 2 {
+        return false;
+    }
+    let first = if opcode_of(word(0)) == Some(opcode::PRED_EXEC) {
+        2
+    } else {
+        0
+    };
+    if u64::from(buffer.words) < first + 7 || opcode_of(word(first)) != Some(opcode::WAIT_REG_MEM) {
+        return false;
+    }
+    let how = word(first + 1);
+    let at = u64::from(word(first + 2) & !3) | u64::from(word(first + 3)) << 32;
+    let (reference, mask) = (word(first + 4), word(first + 5));
+    how & 7 == EQUAL && how & IN_MEMORY != 0 && machine.load_u32(at) & mask != reference
 }
 
 fn opcode_of(header: u32) -> Option<u32> {
@@ -104,6 +138,7 @@ impl Pmu {
                 done: &mut done,
                 xcc,
                 now,
+                returned: 0,
             };
             run.all(&words);
         }
@@ -119,6 +154,7 @@ struct Run<'a, M> {
     done: &'a mut Pm4,
     xcc: usize,
     now: u64,
+    returned: u64,
 }
 
 impl<M: Machine> Run<'_, M> {
@@ -143,6 +179,21 @@ impl<M: Machine> Run<'_, M> {
                 opcode::SET_UCONFIG_REG => self.set(UCONFIG, body),
                 opcode::SET_SH_REG => self.set(SH, body),
                 opcode::COPY_DATA if length >= 5 => self.copy(body),
+                opcode::ATOMIC_MEM if length >= 8 && body[0] & 0x7f == SWAP_64 => {
+                    let (at, to) = (double(body, 1), double(body, 3));
+                    self.returned = swap(self.machine, at, to);
+                }
+                opcode::DMA_DATA if length >= 6 => {
+                    let bytes = u64::from(body[5] & 0x3ff_ffff);
+                    self.machine.copy(double(body, 3), double(body, 1), bytes);
+                }
+                opcode::WRITE_DATA if length >= 4 => {
+                    for (n, value) in (0..).zip(&body[3..]) {
+                        self.machine.store_u32(double(body, 1) + 4 * n, *value);
+                    }
+                }
+                // `has_to_wait` has seen that it holds.
+                opcode::WAIT_REG_MEM => {}
                 // A queue's kernels run one after another here, so those before this packet have
                 // ended. Memory is coherent.
                 opcode::EVENT_WRITE | opcode::ACQUIRE_MEM | opcode::NOP => {}
@@ -191,6 +242,7 @@ impl<M: Machine> Run<'_, M> {
                 source::REGISTER | source::COUNTER => self.device.read(self.xcc, register(src)),
                 source::MEMORY | source::L2 => self.machine.load_u32(memory(src)),
                 source::IMMEDIATE => body[1 + half as usize],
+                source::RETURNED => (self.returned >> (32 * half)) as u32,
                 _ => {
                     self.done.unknown = body[0];
                     return;
@@ -227,5 +279,20 @@ impl<M: Machine> Run<'_, M> {
         };
         self.machine
             .log(self.issuer.queue, &Event::Register(access));
+    }
+}
+
+/// Returns 64 bits of a command, low word first.
+fn double(body: &[u32], n: usize) -> u64 {
+    u64::from(body[n]) | u64::from(body[n + 1]) << 32
+}
+
+/// Replaces 64 bits of memory. Returns what was there.
+fn swap(machine: &impl Machine, at: u64, to: u64) -> u64 {
+    loop {
+        let before = machine.load_u64(at);
+        if machine.swap_u64(at, before, to) {
+            return before;
+        }
     }
 }
