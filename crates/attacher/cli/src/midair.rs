@@ -1,5 +1,6 @@
 //! The command line `midair`, friendlier than AMD's and over the same engine.
 
+use midair_rocpd::CsvForm;
 use midair_session::Pid;
 use midair_session::find::named;
 use std::ffi::OsString;
@@ -229,7 +230,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         }
         Some(("completions", matches)) => completions(matches, report),
         Some(("man", matches)) => print_man(matches, report),
-        Some(("convert", matches)) => rocpd::converted(matches, report),
+        Some(("convert", matches)) => rocpd::converted(matches, CsvForm::Attach, report),
         _ => Err(Failure::new(Kind::Usage, "no command").hint("see --help")),
     }
 }

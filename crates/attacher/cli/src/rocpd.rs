@@ -7,8 +7,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use midair_failure::{Failure, Kind, plain};
 use midair_output::{AgentIndex, Format, PerfettoBuffers, Plan};
 use midair_rocpd::{
-    Bound, Exported, Input, SummaryNames, SummaryOptions, Target, Window, convert, export, merge,
-    query, summary,
+    Bound, CsvForm, Exported, Gather, Input, SummaryNames, SummaryOptions, Target, Window, convert,
+    export, merge, package, query, summary,
 };
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,7 @@ Examples:
   rocpd query -i a.db --query 'SELECT * FROM top_kernels'
   rocpd summary -i a.db --domain-summary  calls and times by name
   rocpd merge -i a.db b.db -o both        one database of several
+  rocpd package -i a.db b.db -d run --consolidate --copy
 
 rocpd COMMAND --help shows a command's options.";
 
@@ -62,12 +63,7 @@ pub fn command() -> Command {
         .subcommand(query_command())
         .subcommand(summary_command())
         .subcommand(merge_command())
-        .subcommand(
-            Command::new("package")
-                .about("[not built yet] Collect databases in a directory with an index")
-                .disable_help_flag(true)
-                .arg(command::passed_on("What AMD's command takes")),
-        )
+        .subcommand(package_command())
 }
 
 pub(crate) fn convert_command() -> Command {
@@ -194,6 +190,27 @@ fn merge_command() -> Command {
     with_output(with_input(command), "merged")
 }
 
+fn package_command() -> Command {
+    let command = Command::new("package").about("Write an index of databases, or gather them");
+    with_input(command)
+        .arg(
+            flag(
+                "consolidate",
+                "Move the databases into the directory; with --copy, copy them",
+            )
+            .short('c'),
+        )
+        .arg(flag("copy", "Copy databases instead of moving them"))
+        .arg(
+            Arg::new("output-path")
+                .short('d')
+                .long("output-path")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .help("Write index.yaml into this directory, DIR.rpdb (default: the current one)"),
+        )
+}
+
 fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
@@ -210,7 +227,7 @@ fn with_input(command: Command) -> Command {
             .num_args(1..)
             .required(true)
             .value_parser(value_parser!(PathBuf))
-            .help("Read these databases; a directory means the .db files in it"),
+            .help("Read these databases; a directory or an index means those in it"),
     )
 }
 
@@ -308,16 +325,12 @@ fn run(words: &[OsString], report: Report) -> Result<u8, Failure> {
         return Ok(0);
     }
     match matches.subcommand() {
-        Some(("convert", matches)) => converted(matches, report),
+        Some(("convert", matches)) => converted(matches, CsvForm::Rocpd, report),
         Some(("query", matches)) => queried(matches, report),
         Some(("summary", matches)) => summed_up(matches, report),
         Some(("merge", matches)) => merged(matches, report),
-        Some((other, _)) => Err(Failure::new(
-            Kind::NotBuilt,
-            format!("rocpd {other} is not built yet"),
-        )
-        .hint("name the databases, or a directory of them, by -i; rocpd merge makes one file")),
-        None => {
+        Some(("package", matches)) => packaged(matches, report),
+        Some(_) | None => {
             report.text(command().render_help().to_string().as_bytes());
             Ok(0)
         }
@@ -369,8 +382,25 @@ fn opened(matches: &ArgMatches, report: &Report) -> Result<(Input, Option<Window
     Ok((input, window))
 }
 
+/// Runs `package`. Returns the exit code.
+fn packaged(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
+    let gather = match (matches.get_flag("consolidate"), matches.get_flag("copy")) {
+        (false, _) => Gather::No,
+        (true, false) => Gather::Move,
+        (true, true) => Gather::Copy,
+    };
+    let directory = matches.get_one::<PathBuf>("output-path");
+    let index = package(&inputs(matches), directory.map(PathBuf::as_path), gather)?;
+    shown(&index, &report);
+    Ok(0)
+}
+
 /// Runs `convert`. Returns the exit code.
-pub(crate) fn converted(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
+pub(crate) fn converted(
+    matches: &ArgMatches,
+    form: CsvForm,
+    report: Report,
+) -> Result<u8, Failure> {
     midair_output::threads::use_all_processors();
     let (input, window) = opened(matches, &report)?;
     let (directory, prefix) = output(matches, "out");
@@ -412,7 +442,7 @@ pub(crate) fn converted(matches: &ArgMatches, report: Report) -> Result<u8, Fail
     };
     let converted = {
         let _progress = report.progress("converting");
-        convert(&input, &plan, window)?
+        convert(&input, &plan, form, window)?
     };
     for note in &converted.notes {
         report.warning(note);

@@ -1,10 +1,19 @@
 //! `rocpd convert`: the records of databases, by the writers of an attach.
 
 use crate::window::Window;
-use crate::{Input, counters, read};
+use crate::{Input, counters, read, tables};
 use midair_failure::{Failure, Kind};
 use midair_output::{Format, Names, Plan, write_together};
 use std::path::PathBuf;
+
+/// The form of csv files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CsvForm {
+    /// AMD's `rocpd convert`: calls in one file, the session's guid in each row.
+    Rocpd,
+    /// rocprofv3, and so an attach.
+    Attach,
+}
 
 /// What a conversion wrote.
 #[derive(Debug)]
@@ -20,7 +29,25 @@ pub struct Converted {
 /// # Errors
 /// When a database cannot be read, is of a kind whose records cannot be made, or a file cannot be
 /// written.
-pub fn convert(input: &Input, plan: &Plan, window: Option<Window>) -> Result<Converted, Failure> {
+pub fn convert(
+    input: &Input,
+    plan: &Plan,
+    form: CsvForm,
+    window: Option<Window>,
+) -> Result<Converted, Failure> {
+    let mut plan = plan.clone();
+    let mut tables = Vec::new();
+    if form == CsvForm::Rocpd && plan.formats.contains(&Format::Csv) {
+        plan.formats.retain(|format| *format != Format::Csv);
+        tables = tables::write(input, &plan, window)?;
+        if plan.formats.is_empty() {
+            return Ok(Converted {
+                files: tables,
+                notes: Vec::new(),
+            });
+        }
+    }
+    let plan = &plan;
     let mut names = Names::amd();
     let mut notes = Vec::new();
     let mut traces = Vec::new();
@@ -37,6 +64,7 @@ pub fn convert(input: &Input, plan: &Plan, window: Option<Window>) -> Result<Con
     read::notes::settle(&mut traces, &names, plan);
     let mut files = write_together(&traces, &names, plan)
         .map_err(|error| Failure::new(Kind::Output, error.to_string()))?;
+    files.extend(tables);
     if plan.formats.contains(&Format::Csv) {
         files.extend(counters::write(input, plan, window)?);
     }

@@ -5,7 +5,7 @@
 //! of more, one temporary file is made first ([`merge`](crate::merge())).
 
 use crate::unite::{self, Table};
-use crate::{merge, sql, unreadable};
+use crate::{merge, package, sql, unreadable};
 use midair_failure::Failure;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::limits::Limit;
@@ -66,7 +66,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens these files. A directory (AMD's `.rpdb`) stands for the databases in it.
+    /// Opens these files. A directory, or an index of AMD's `rocpd package`, stands for its databases.
     ///
     /// # Errors
     /// When a file is missing or damaged, or has no tables of rocpd.
@@ -155,6 +155,15 @@ pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
         let found = std::fs::metadata(path).map_err(|error| unreadable(path, error))?;
+        let index = path.join(package::INDEX);
+        if found.is_dir() && std::fs::metadata(&index).is_ok_and(|found| found.is_file()) {
+            files.extend(package::listed(&index)?);
+            continue;
+        }
+        if found.is_file() && package::is_index(path) {
+            files.extend(package::listed(path)?);
+            continue;
+        }
         if !found.is_dir() {
             // Opening a pipe waits for a writer.
             if !found.is_file() {

@@ -4,7 +4,7 @@
 //! * [`convert()`]: the records of a database, in any format that midair writes. `read` makes
 //!   records of rows, and the writers of an attach do the rest, so there is one path per format.
 //! * [`query()`] and [`summary()`]: SQL, and its answers as files ([`export`]).
-//! * [`merge()`]: many databases in one file.
+//! * [`merge()`]: many databases in one file. [`package()`]: an index of them.
 //! * [`window`]: only what happened in a part of the time.
 //!
 //! Rows are streamed: memory depends on how many kernels, calls and threads there are.
@@ -16,17 +16,20 @@ mod counters;
 pub mod export;
 pub mod input;
 mod merge;
+mod package;
 mod query;
 mod read;
 mod summary;
+mod tables;
 mod text;
 mod unite;
 pub mod window;
 
-pub use convert::{Converted, convert};
+pub use convert::{Converted, CsvForm, convert};
 pub use export::{Exported, Format, Target};
 pub use input::{Input, Part};
 pub use merge::merge;
+pub use package::{Gather, package};
 pub use query::query;
 pub use summary::{Names as SummaryNames, Options as SummaryOptions, summary};
 pub use window::{Bound, Window};

@@ -2,7 +2,8 @@
 //!
 //! An event has a number, and numbers grow in that order, so the tables are read side by side by the
 //! numbers of their events. What records refer to comes first. A database lacks some of what an
-//! attach records: when the doorbell rang for a dispatch, and what a call returned. These are 0.
+//! attach records; one of AMD's tool also lacks when the doorbell rang for a dispatch and what a call
+//! returned. These are 0.
 
 mod describe;
 pub(crate) mod notes;

@@ -17,10 +17,15 @@ const MOST_PARTS: usize = 400;
 
 /// Makes the views. Of one file without a window its own views serve.
 pub(crate) fn unite(input: &Input, window: Option<Window>) -> Result<(), Failure> {
-    forget(&input.connection).map_err(|error| sql("unite the databases", &error))?;
     if input.files == 1 && window.is_none() {
-        return Ok(());
+        return forget(&input.connection).map_err(|error| sql("unite the databases", &error));
     }
+    own_views(input, window)
+}
+
+/// Makes the views, also of one file. No view of a file is asked, since it may have no end.
+pub(crate) fn own_views(input: &Input, window: Option<Window>) -> Result<(), Failure> {
+    forget(&input.connection).map_err(|error| sql("unite the databases", &error))?;
     if input.parts.len() > MOST_PARTS {
         let count = input.parts.len();
         return Err(Failure::new(

@@ -125,12 +125,10 @@ fn rocpd_says_which_dispatches_were_counted_beside_others() {
             )
         })
         .collect();
-    let none = "{}".to_owned();
-    let beside = "{\"counters\":\"shared\"}".to_owned();
-    assert_eq!(
-        told,
-        [(1, none.clone()), (2, beside), (3, none.clone()), (9, none)]
-    );
+    let rung = |id: u64| format!("\"doorbell_timestamp\":{}", 10_000 * id - 100);
+    let alone = |id: u64| (id, format!("{{{}}}", rung(id)));
+    let beside = (2, format!("{{\"counters\":\"shared\",{}}}", rung(2)));
+    assert_eq!(told, [alone(1), beside, alone(3), alone(9)]);
 }
 
 /// The first packet starts the counters of one XCC after the other. Some of them count a dispatch

@@ -329,9 +329,11 @@ impl Reader<'_, '_, '_> {
         let message = message.unwrap_or_default();
         let ranges = kind::MARKER_CORE_RANGE_API;
         let is_named_by_message = kind == ranges && !message.is_empty() && name == message;
-        let operation = match is_named_by_message {
-            true => THREAD_RANGE,
-            false => self.operation(kind, name),
+        let function = of_event.get("function").and_then(Value::as_str);
+        let operation = match (is_named_by_message, function) {
+            (true, None) => THREAD_RANGE,
+            (true, Some(function)) => self.operation(kind, function),
+            (false, _) => self.operation(kind, name),
         };
         let tail = cut::<Marker>(message.as_bytes());
         let record = Marker {
@@ -356,12 +358,13 @@ impl Reader<'_, '_, '_> {
         };
         let word = |at: usize| number(row, at).map(|number| number as u32);
         let header = with_flags(header(kind::KERNEL_DISPATCH, 1), &extdata);
+        let doorbell = extdata.get("doorbell_timestamp");
         let record = Kernel {
             header,
             start: number(row, 2)? as u64,
             end: number(row, 3)? as u64,
             correlation: number(row, 4)? as u64,
-            rung: 0,
+            rung: doorbell.and_then(Value::as_u64).unwrap_or(0),
             dispatch_id: number(row, 8)? as u64,
             kernel_id,
             kernel_object,

@@ -124,7 +124,7 @@ pub fn session(pid: u32) -> Trace {
                 correlation: call,
                 ancestor: 0,
                 stream: 0xabc0,
-                retval: 0,
+                retval: round * 7,
                 tid: pid + 1,
                 nargs: 5,
             },
@@ -171,6 +171,7 @@ pub fn session(pid: u32) -> Trace {
                 start: if lost { 0 } else { at + 1000 },
                 end: if lost { 0 } else { at + 1500 + round },
                 correlation,
+                rung: at + 400,
                 dispatch_id: round + 1,
                 kernel_id: 1 + round % 2,
                 stream: if round % 2 == 0 { 0xabc0 } else { 0xdef0 },
@@ -196,7 +197,8 @@ pub fn session(pid: u32) -> Trace {
             &Marker {
                 header: Header {
                     flags: if round == 4 { flag::OPEN_AT_DETACH } else { 0 },
-                    ..header(kind::MARKER_CORE_RANGE_API, 1)
+                    // Of a thread, and of the process.
+                    ..header(kind::MARKER_CORE_RANGE_API, 1 + round as u32 % 2)
                 },
                 start: at,
                 end: at + 2000,

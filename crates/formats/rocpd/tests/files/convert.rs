@@ -2,7 +2,7 @@
 
 use crate::common::{database, of_amd, plan, session};
 use midair_output::{Format, Names, write, write_together};
-use midair_rocpd::{Bound, Input, Window, convert};
+use midair_rocpd::{Bound, CsvForm, Input, Window, convert};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -71,7 +71,7 @@ fn formats_are_those_of_the_direct_writers() {
     let input = Input::open(&[database(dir.path(), &trace)]).unwrap();
     std::fs::remove_dir_all(&direct).unwrap();
     // The same directory, since json has its name.
-    let converted = convert(&input, &plan(&ours, &formats), None).unwrap();
+    let converted = convert(&input, &plan(&ours, &formats), CsvForm::Attach, None).unwrap();
     assert_eq!(converted.notes, [""; 0]);
     compare(&files(&ours), &wanted);
 }
@@ -91,7 +91,7 @@ fn several_databases_become_one_result() {
     };
     let paths = [of("a", &traces[0]), of("b", &traces[1])];
     let input = Input::open(&paths).unwrap();
-    convert(&input, &plan(&out, &[Format::Csv]), None).unwrap();
+    convert(&input, &plan(&out, &[Format::Csv]), CsvForm::Attach, None).unwrap();
     compare(&files(&out), &wanted);
     // One session twice is refused, and so is a file that is none.
     let twice = Input::open(&[paths[0].clone(), paths[0].clone()]).unwrap_err();
@@ -107,7 +107,13 @@ fn amds_database_becomes_amds_csv_files() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../output/tests/golden");
     let input = Input::open(&[of_amd(dir.path(), "hip724")]).unwrap();
     let out = dir.path().join("out");
-    let converted = convert(&input, &plan(&out, &[Format::Csv, Format::Json]), None).unwrap();
+    let converted = convert(
+        &input,
+        &plan(&out, &[Format::Csv, Format::Json]),
+        CsvForm::Attach,
+        None,
+    )
+    .unwrap();
     let notes = converted.notes.join("\n");
     assert!(notes.starts_with("arguments of 2 calls in "), "{notes}");
     let lines = |text: &str| {
@@ -138,7 +144,7 @@ fn a_window_has_what_is_within_it() {
     let dispatches = |start: Bound, end: Bound, inclusive| {
         let window = Window::of(&input, Some(&start), Some(&end), inclusive).unwrap();
         let out = dir.path().join("out");
-        convert(&input, &plan(&out, &[Format::Csv]), window).unwrap();
+        convert(&input, &plan(&out, &[Format::Csv]), CsvForm::Attach, window).unwrap();
         let text = std::fs::read_to_string(out.join("r_kernel_trace.csv")).unwrap_or_default();
         std::fs::remove_dir_all(&out).unwrap();
         text.lines().skip(1).count()
@@ -170,7 +176,7 @@ fn values_of_counters_are_in_csv() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../output/tests/golden/pmc");
     let input = Input::open(&[of_amd(dir.path(), "pmc")]).unwrap();
     let out = dir.path().join("out");
-    let converted = convert(&input, &plan(&out, &[Format::Csv]), None).unwrap();
+    let converted = convert(&input, &plan(&out, &[Format::Csv]), CsvForm::Attach, None).unwrap();
     let file = "r_counter_collection.csv";
     assert_eq!(
         std::fs::read_to_string(out.join(file)).unwrap(),
@@ -180,13 +186,90 @@ fn values_of_counters_are_in_csv() {
     assert_eq!(converted.notes, [""; 0]);
     // Without the start of the time there are two of the three dispatches.
     let window = Window::of(&input, Some(&Bound::Share(0.1)), None, true).unwrap();
-    convert(&input, &plan(&out, &[Format::Csv]), window).unwrap();
+    convert(&input, &plan(&out, &[Format::Csv]), CsvForm::Attach, window).unwrap();
     let text = std::fs::read_to_string(out.join(file)).unwrap();
     assert_eq!(text.lines().count(), 1 + 2 * 2, "{text}");
     let json = dir.path().join("json");
-    let converted = convert(&input, &plan(&json, &[Format::Json]), None).unwrap();
+    let converted = convert(&input, &plan(&json, &[Format::Json]), CsvForm::Attach, None).unwrap();
     assert!(!json.join(file).exists());
     let notes = converted.notes.join("; ");
     assert!(notes.contains("27 counter values"), "{notes}");
     assert!(notes.ends_with("csv alone, not to json"), "{notes}");
+}
+
+/// Returns the headings of a csv file, and how many rows it has.
+fn table(path: &Path) -> (String, usize) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let headings = text.lines().next().unwrap_or_default().replace('"', "");
+    (headings, text.lines().count() - 1)
+}
+
+/// AMD's command has other tables than rocprofv3.
+#[test]
+fn csv_of_amds_command_has_amds_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = Input::open(&[database(dir.path(), &session(4242))]).unwrap();
+    let out = dir.path().join("out");
+    let converted = convert(&input, &plan(&out, &[Format::Csv]), CsvForm::Rocpd, None).unwrap();
+    let names = [
+        "agent_info",
+        "kernel_trace",
+        "memory_allocation_trace",
+        "memory_copy_trace",
+        "regions_trace",
+        "scratch_memory_trace",
+    ];
+    let wanted = names.map(|name| out.join(format!("r_{name}.csv")));
+    assert_eq!(converted.files, wanted);
+    let times = "Correlation_Id,Start_Timestamp,End_Timestamp";
+    for (name, headings, rows) in [
+        (
+            "kernel_trace",
+            format!(
+                "Guid,Kind,Agent_Id,Queue_Id,Stream_Id,Graph_Exec_Id,Graph_Node_Id,Thread_Id,Dispatch_Id,Kernel_Id,Kernel_Name,\
+                 {times},Duration,Lds_Block_Size,Scratch_Size,Vgpr_Count,Accum_Vgpr_Count,Sgpr_Count,Workgroup_Size_X,\
+                 Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z"
+            ),
+            6,
+        ),
+        ("memory_allocation_trace", format!("Guid,Kind,Operation,Agent_Id,Allocation_Size,Address,{times}"), 6),
+        (
+            "memory_copy_trace",
+            format!("Guid,Kind,Direction,Stream_Id,Graph_Exec_Id,Graph_Node_Id,Source_Agent_Id,Destination_Agent_Id,{times}"),
+            5,
+        ),
+        // Five of HIP and five of HSA, and five ranges; a mark is no region.
+        ("regions_trace", format!("Guid,Domain,Function,Process_Id,Thread_Id,{times}"), 15),
+        (
+            "scratch_memory_trace",
+            "Guid,Kind,Operation,Agent_Id,Queue_Id,Thread_Id,Alloc_Flags,Start_Timestamp,End_Timestamp".to_owned(),
+            1,
+        ),
+    ] {
+        assert_eq!(table(&out.join(format!("r_{name}.csv"))), (headings, rows), "{name}");
+    }
+    let (headings, agents) = table(&out.join("r_agent_info.csv"));
+    assert!(
+        headings.starts_with("Guid,Node_Id,Logical_Node_Id,Agent_Type,Cpu_Cores_Count,"),
+        "{headings}"
+    );
+    assert!(
+        headings.ends_with(",Grid_Max_Dim_Z,Name,Vendor_Name,Product_Name,Model_Name"),
+        "{headings}"
+    );
+    assert_eq!((headings.split(',').count(), agents), (78, 2));
+    // AMD's own database, of a version without graphs.
+    let input = Input::open(&[of_amd(dir.path(), "pmc")]).unwrap();
+    let converted = convert(&input, &plan(&out, &[Format::Csv]), CsvForm::Rocpd, None).unwrap();
+    assert!(!converted.files.is_empty());
+    let (headings, rows) = table(&out.join("r_counter_collection_trace.csv"));
+    assert_eq!(
+        headings,
+        format!(
+            "Guid,Correlation_Id,Dispatch_Id,Agent_Id,Queue_Id,Process_Id,Thread_Id,Grid_Size,Kernel_Id,Kernel_Name,Workgroup_Size,\
+             Lds_Block_Size,Scratch_Size,Vgpr_Count,Accum_Vgpr_Count,Sgpr_Count,Counter_Name,Counter_Value,Start_Timestamp,End_Timestamp"
+        )
+    );
+    assert_eq!(rows, 6);
+    assert!(!table(&out.join("r_kernel_trace.csv")).0.contains("Graph"));
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{database, of_amd, plan, session};
 use midair_output::Format;
-use midair_rocpd::{Input, SummaryOptions, Target, convert, merge, summary};
+use midair_rocpd::{CsvForm, Input, SummaryOptions, Target, convert, merge, summary};
 use rusqlite::Connection;
 use std::path::Path;
 
@@ -12,7 +12,8 @@ fn read(path: &Path, out: &Path) -> bool {
         return false;
     };
     let plan = plan(out, &[Format::Csv, Format::Json]);
-    let is_converted = convert(&input, &plan, None).is_ok();
+    let _ = convert(&input, &plan, CsvForm::Rocpd, None);
+    let is_converted = convert(&input, &plan, CsvForm::Attach, None).is_ok();
     let target = Target {
         format: midair_rocpd::Format::Json,
         directory: out.to_owned(),

@@ -9,4 +9,5 @@ mod common;
 mod convert;
 mod hostile;
 mod merge;
+mod packages;
 mod queries;

@@ -25,6 +25,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// The operation of a ROCTx range of a thread.
+const THREAD_RANGE: u32 = 1;
 /// The greatest id that is taken from records, because there have to be free ids above it.
 const LARGEST_ID: u64 = 1 << 62;
 /// The most tracks that are remembered. When there are more, all are forgotten.
@@ -233,10 +235,12 @@ impl<'c, 'j> Rows<'c, 'j> {
 
     fn api(&mut self, api: &Api, words: &[u8]) -> Step<()> {
         let header = api.header;
-        let extdata = if sets::CUDA_CALLS.contains(header.kind) && api.retval != 0 {
-            Cow::Owned(format!("{{\"result\":{}}}", api.retval))
-        } else {
-            Cow::Borrowed("{}")
+        let extdata = match api.retval {
+            0 => Cow::Borrowed("{}"),
+            value if sets::CUDA_CALLS.contains(header.kind) => {
+                Cow::Owned(format!("{{\"result\":{value}}}"))
+            }
+            value => Cow::Owned(format!("{{\"retval\":{value}}}")),
         };
         let event = self.call(&Call {
             header,
@@ -318,13 +322,19 @@ impl<'c, 'j> Rows<'c, 'j> {
         let message = limits::text(message);
         let message = text(&message);
         let has_message = has_message(header.kind, header.operation);
-        let extdata = if has_message || !message.is_empty() {
-            Cow::Owned(serde_json::json!({ "message": message }).to_string())
-        } else {
-            Cow::Borrowed("{}")
-        };
         // AMD's files since August 2026 (rocm-systems #10076).
         let name = (has_message && !message.is_empty()).then_some(&*message);
+        let mut extdata = Cow::Borrowed("{}");
+        if has_message || !message.is_empty() {
+            let mut facts = serde_json::json!({ "message": message });
+            // A range of the process, whose message is the region's name.
+            let is_region = marker.start != marker.end;
+            if name.is_some() && is_region && header.operation != THREAD_RANGE {
+                facts["function"] =
+                    (*self.job.names.operation(header.kind, header.operation)).into();
+            }
+            extdata = Cow::Owned(facts.to_string());
+        }
         self.call(&Call {
             header: marker.header,
             start: marker.start,
@@ -363,16 +373,18 @@ impl<'c, 'j> Rows<'c, 'j> {
         let stream = self.info.stream(kernel.stream)?;
         let flags = kernel.header.flags;
         let reason = untimed(flags, kernel.untimed);
-        let mut extdata = match self.job.counting.windows.beside(kernel.dispatch_id) {
-            Some(verdict) => Cow::Owned(counted_beside(verdict, flags, reason)),
-            None => remarks(flags, reason),
-        };
+        let verdict = self.job.counting.windows.beside(kernel.dispatch_id);
         // Which node of a graph of HIP's it was is not known.
-        let (mut graph, mut node) = (whole(self.job.graphs.of_kernel(kernel)), 0);
-        if let Some(extra) = extra {
-            (graph, node) = (i64::from(extra.graph), whole(extra.graph_node));
-            extdata = launch(kernel, extra).into();
-        }
+        let (graph, node, extdata) = match extra {
+            Some(extra) => {
+                let facts = launch(kernel, extra).into();
+                (i64::from(extra.graph), whole(extra.graph_node), facts)
+            }
+            None => {
+                let facts = dispatched(kernel.rung, verdict, flags, reason);
+                (whole(self.job.graphs.of_kernel(kernel)), 0, facts)
+            }
+        };
         self.long.dispatch(
             own_id(kernel.dispatch_id),
             &Dispatch {
@@ -587,15 +599,34 @@ fn remarks(flags: u8, untimed: Option<&'static str>) -> Cow<'static, str> {
     }
 }
 
-/// Returns further facts about a dispatch whose counted values were left out, as JSON.
-fn counted_beside(verdict: Verdict, flags: u8, untimed: Option<&'static str>) -> String {
+/// Returns further facts about a dispatch, as JSON: when its doorbell rang, and why counted values were
+/// left out.
+fn dispatched(
+    rung: u64,
+    verdict: Option<Verdict>,
+    flags: u8,
+    untimed: Option<&'static str>,
+) -> Cow<'static, str> {
+    let plain = flags & flag::OPEN_AT_DETACH == 0 && untimed.is_none() && verdict.is_none();
+    if plain {
+        return match rung {
+            0 => Cow::Borrowed("{}"),
+            rung => Cow::Owned(format!("{{\"doorbell_timestamp\":{rung}}}")),
+        };
+    }
     let mut all = serde_json::Map::new();
-    all.insert("counters".to_owned(), verdict.key().into());
-    if flags & flag::OPEN_AT_DETACH != 0 {
-        all.insert("open_at_detach".to_owned(), true.into());
+    if rung != 0 {
+        all.insert("doorbell_timestamp".to_owned(), rung.into());
+    }
+    if let Some(verdict) = verdict {
+        all.insert("counters".to_owned(), verdict.key().into());
+    }
+    let open = flags & flag::OPEN_AT_DETACH != 0;
+    if open || untimed.is_some() {
+        all.insert("open_at_detach".to_owned(), open.into());
     }
     if let Some(reason) = untimed {
         all.insert("untimed".to_owned(), reason.into());
     }
-    serde_json::Value::Object(all).to_string()
+    Cow::Owned(serde_json::Value::Object(all).to_string())
 }
