@@ -89,6 +89,7 @@ mod sample_counters;
 mod samples;
 mod screens;
 mod seeds;
+mod serve;
 mod services;
 mod shares;
 mod show;

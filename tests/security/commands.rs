@@ -267,6 +267,16 @@ const TRIED: &[(&str, &str, &[&str])] = &[
     ),
     (
         "midair",
+        "serve",
+        &[
+            "serve --token-file {closed}/secret",
+            "serve --listen unix:{roots}/socket",
+            "serve --listen unix:{users}/out/socket",
+            "serve --listen unix:{users}/file",
+        ],
+    ),
+    (
+        "midair",
         "compute",
         &[
             "compute analyze -p {closed}/w --list-stats",

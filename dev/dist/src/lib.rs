@@ -241,6 +241,7 @@ fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
         "midair-aqlprofile",
         "midair-collector",
         "midair-nvmetrics",
+        "midair-serve",
     ] {
         command.args(["--bin", program]);
     }

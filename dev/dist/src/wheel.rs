@@ -56,7 +56,9 @@ fn files(release: &Release) -> Outcome<Vec<(String, PathBuf)>> {
         let source = release.prefix.join(file);
         // `bin/midair` is the same program: the tool starts it by that name.
         let is_there_already = file.ends_with("/midair-collector");
-        if runs && !builds && !is_there_already && !source.is_symlink() {
+        // A server is installed for a machine, not into an environment of Python's.
+        let serves = file.ends_with("/midair-serve");
+        if runs && !builds && !is_there_already && !serves && !source.is_symlink() {
             files.push((format!("{PREFIX}/{file}"), source));
         }
         false

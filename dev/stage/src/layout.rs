@@ -51,6 +51,7 @@ pub const PACKAGES: &[&str] = &[
     "midair-cli",
     "midair-collector",
     "midair-compute",
+    "midair-serve",
     "midair-sdk-so",
     "midair-cuda-so",
     "midair-sdk-attach-so",
@@ -222,6 +223,8 @@ pub const ITEMS: &[Item] = &[
     program("midair-aqlprofile", "lib/rocprofiler-sdk/midair-aqlprofile"),
     // A program that does the same with NVIDIA's library: GPUs are sampled from a midair process.
     program("midair-nvmetrics", "lib/rocprofiler-sdk/midair-nvmetrics"),
+    // The only program with network code. `midair serve` becomes it.
+    program("midair-serve", "lib/rocprofiler-sdk/midair-serve"),
     Item {
         source: Source::Tree("include"),
         to: "include",
@@ -260,6 +263,7 @@ pub const GENERATED: &[(&[&str], &str)] = &[
     ),
     (&["man", "midair-demo"], "share/man/man1/midair-demo.1"),
     (&["man", "midair-fleet"], "share/man/man1/midair-fleet.1"),
+    (&["man", "midair-serve"], "share/man/man1/midair-serve.1"),
     (&["man", "rocprofv3"], "share/man/man1/rocprofv3.1"),
     (
         &["man", "midair-compute"],

@@ -3,7 +3,7 @@
 use clap::Command;
 use std::ffi::OsString;
 
-use crate::{avail, midair, rocpd, show};
+use crate::{avail, midair, rocpd, serve, show};
 
 /// The word that shows everything, including options that are known and not built.
 const ALL: &str = "--help-all";
@@ -143,6 +143,7 @@ pub(crate) fn examples(page: &str) -> Option<&'static str> {
         "midair-run" => RUN,
         "midair-fleet" => FLEET,
         "midair-flame" => FLAME,
+        "midair-serve" => serve::HELP,
         "midair-why" => WHY,
         "midair-show" => show::HELP,
         "rocpd" => rocpd::HELP,

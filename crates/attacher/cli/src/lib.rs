@@ -39,6 +39,7 @@ mod ps;
 pub mod report;
 pub mod rocpd;
 pub mod rocprofv3;
+mod serve;
 mod show;
 mod terminal;
 mod top;

@@ -11,7 +11,7 @@ use midair_output::files::FileSet;
 use crate::{avail, help, midair, rocpd, rocprofv3};
 
 /// The names of the pages.
-pub const PAGES: [&str; 25] = [
+pub const PAGES: [&str; 26] = [
     "midair",
     "midair-attach",
     "midair-flame",
@@ -25,6 +25,7 @@ pub const PAGES: [&str; 25] = [
     "midair-metrics",
     "midair-demo",
     "midair-fleet",
+    "midair-serve",
     "midair-compute",
     "rocprofv3",
     "rocprof-compute",

@@ -26,8 +26,8 @@ use crate::launch::{self, Launch};
 use crate::report::{OnScreen, Report};
 use crate::wait::Ended;
 use crate::{
-    avail, counters, demo, doctor, flame, fleet, help, man, metrics, ps, rocpd, rocprofv3, show,
-    top, version, why, words,
+    avail, counters, demo, doctor, flame, fleet, help, man, metrics, ps, rocpd, rocprofv3, serve,
+    show, top, version, why, words,
 };
 
 fn pid_argument() -> Arg {
@@ -130,6 +130,7 @@ pub fn command() -> Command {
         .subcommand(metrics::command())
         .subcommand(demo::command())
         .subcommand(fleet::command())
+        .subcommand(serve::command())
         .subcommand(
             Command::new("compute")
                 .about("Show panels of hardware counters, as rocprof-compute does")
@@ -220,6 +221,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         Some(("counters", matches)) => counters::run(matches, report),
         Some(("metrics", matches)) => metrics::run(matches, report),
         Some(("fleet", matches)) => fleet::run(matches, report),
+        Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches, report, &mut |words| {
             run(words, engine, report).unwrap_or_else(|failure| report.failure(&failure))
         }),

@@ -1,20 +1,15 @@
 //! `midair ps`: the processes that use a GPU runtime, and whether each can be attached to.
 
-use midair_session::Pid;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::{Failure, plain};
 use midair_session::{ADD_TO_CONTAINER, Listed, Listing, traces_others};
 use nix::unistd::{Uid, User};
-use serde_json::{Value, json};
 
 use crate::doctor::json_argument;
 use crate::engine::Engine;
 use crate::report::{Report, hint};
-
-/// The version of the json's schema. It is raised when a member is removed or changes its meaning.
-const SCHEMA: u32 = 1;
 
 /// The clap command.
 pub(crate) fn command() -> Command {
@@ -39,7 +34,7 @@ pub(crate) fn run(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> 
     let all = matches.get_flag("all");
     let listing = engine.list(all);
     if matches.get_flag("json") {
-        report.json(&document(&listing));
+        report.json(&listing.to_json(hint));
         return 0;
     }
     let now = SystemTime::now();
@@ -128,16 +123,6 @@ fn short(failure: &Failure) -> &'static str {
     }
 }
 
-/// The most characters of a command line that are shown. A process may have two million of them.
-const LONGEST: usize = 4096;
-
-fn shortened(command: &str) -> String {
-    match command.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", command.get(..end).unwrap_or_default()),
-        None => command.to_owned(),
-    }
-}
-
 /// The columns that a narrow terminal does without, the first of them first: THREADS, USER, AGE,
 /// ATTACHED.
 const SPARE: [usize; 4] = [3, 1, 4, 5];
@@ -165,7 +150,7 @@ fn table(
         let command = if found.command.is_empty() {
             format!("[{}]", found.name)
         } else {
-            shortened(&found.command)
+            found.shown_command()
         };
         [
             pid,
@@ -226,60 +211,13 @@ fn table(
     rows.iter().map(line).collect()
 }
 
-/// Returns the document. Its schema: `version`; `unreadable`, how many processes could not be
-/// inspected; `processes`, by `pid`, each with `inner_pid` (null where it is the same), `uid`,
-/// `name`, `command`, `threads`, `started` (seconds since 1970), `runtimes` (each `kind`,
-/// `version`, `path`, `deleted`), `attached` (no, parked, or what the worker thread does),
-/// `attachable`, `way` (the entry path) or null, and `why`, `hint`, `exit_code` or null.
-fn document(listing: &Listing) -> Value {
-    let processes: Vec<Value> = listing.processes.iter().map(process).collect();
-    json!({"version": SCHEMA, "unreadable": listing.unreadable, "processes": processes})
-}
-
-fn process(listed: &Listed) -> Value {
-    let found = &listed.found;
-    let known = found.runtimes.iter().map(|runtime| {
-        json!({
-            "kind": runtime.kind.name(),
-            "version": runtime.version,
-            "path": runtime.path.to_string_lossy(),
-            "deleted": runtime.deleted,
-        })
-    });
-    let runtimes: Vec<Value> = known.collect();
-    let (way, failure) = match &listed.attachable {
-        Some(Ok(way)) => (Some(*way), None),
-        Some(Err(failure)) => (None, Some(failure)),
-        None => (None, None),
-    };
-    let started = listed
-        .started
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    json!({
-        "pid": found.pid.get(),
-        "inner_pid": listed.inner_pid.map(Pid::get),
-        "uid": found.uid,
-        "name": found.name,
-        "command": shortened(&found.command),
-        "threads": listed.threads,
-        "started": started.as_secs(),
-        "runtimes": runtimes,
-        "attached": listed.attached,
-        "attachable": way.is_some(),
-        "way": way,
-        "why": failure.map(|failure| failure.what.as_str()),
-        "hint": failure.map(hint),
-        "exit_code": failure.map(|failure| failure.kind.exit_code()),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use midair_failure::Kind;
-    use midair_session::{Found, Runtime, RuntimeKind};
-    use std::time::Duration;
+    use midair_session::{Found, Pid, Runtime, RuntimeKind};
+    use serde_json::json;
+    use std::time::{Duration, UNIX_EPOCH};
 
     fn listing() -> Listing {
         let listed = |number: u32, command: &str, attachable| Listed {
@@ -346,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_schema() {
-        let told = document(&listing());
+        let told = listing().to_json(hint);
         assert_eq!(
             (&told["version"], &told["unreadable"]),
             (&1.into(), &3.into())

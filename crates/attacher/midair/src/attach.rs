@@ -3,7 +3,7 @@
 use crate::error::{Error, Kind};
 use crate::recording::Recording;
 use crate::session::Session;
-use midair_session::{Install, Pid, Request, Requested};
+use midair_session::{Install, Keep, Pid, Request, Requested, Watched};
 use midair_settings::literal::literal;
 use midair_settings::options::option;
 use midair_settings::{Given, OUTPUT_PATH, Refusal, Settings, resolve};
@@ -21,6 +21,7 @@ pub struct Attach {
     duration: Option<Duration>,
     wait: Option<Duration>,
     program: Option<PathBuf>,
+    live: Option<Watched>,
 }
 
 impl Attach {
@@ -32,6 +33,7 @@ impl Attach {
             duration: None,
             wait: None,
             program: None,
+            live: None,
         }
     }
 
@@ -92,6 +94,13 @@ impl Attach {
         self
     }
 
+    /// Shows what the process does now in this view, and keeps no records.
+    #[doc(hidden)]
+    pub fn live(mut self, watched: Watched) -> Attach {
+        self.live = Some(watched);
+        self
+    }
+
     /// Attaches, records until the duration is over or the process ends, and detaches.
     ///
     /// # Errors
@@ -117,6 +126,13 @@ impl Attach {
         let mut request = Request::new(pid, settings);
         request.asked = asked;
         request.wait = self.wait;
+        if self.live.is_some() {
+            request.live = self.live;
+            request.keep = Keep::Latest {
+                time: Duration::ZERO,
+                bytes: 0,
+            };
+        }
         let session = midair_session::Session::attach_from(&install, &request)?;
         Session::follow(session, self.duration)
     }

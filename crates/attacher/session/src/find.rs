@@ -182,6 +182,27 @@ pub fn process(pid: Pid) -> Option<Found> {
     })
 }
 
+/// Returns one process as [`process`] does, within a deadline.
+///
+/// # Errors
+/// [`midair_failure::Kind::NoAnswer`] when it does not answer in time.
+pub fn asked(pid: Pid) -> Result<Option<Found>, Failure> {
+    answer::within(pid, answer::LIMIT, move || process(pid))
+}
+
+/// Returns the path of a process's cgroup, as this side's hierarchy has it: of version 2 where there is
+/// one, or else of the first controller.
+pub fn cgroup(pid: Pid) -> Option<String> {
+    let text = files::kernel_words(format!("{pid}/cgroup")).ok()?;
+    let mut paths = text.lines().filter_map(|line| {
+        let (number, rest) = line.split_once(':')?;
+        Some((number, rest.split_once(':')?.1))
+    });
+    let first = paths.clone().next();
+    let second = paths.find(|(number, _)| *number == "0");
+    second.or(first).map(|(_, path)| path.to_owned())
+}
+
 /// Returns the runtimes in the text of `/proc/PID/maps`.
 fn runtimes(text: &[u8]) -> Vec<Runtime> {
     let mut found: Vec<Runtime> = Vec::new();

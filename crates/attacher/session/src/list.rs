@@ -1,6 +1,8 @@
 //! Lists the processes that use a GPU runtime, and whether each can be attached to, for `midair
 //! ps`. Nothing is touched.
 
+mod json;
+
 use crate::answer;
 use crate::cupti;
 use crate::explain;

@@ -119,6 +119,13 @@ pub const COMMANDS: &[Row] = &[
     ),
     other(
         MIDAIR,
+        "serve",
+        "`--token-file`; for each request the process, as `attach` does without added rights",
+        "a socket at `--listen unix:PATH`; records and answers in files without names in `TMPDIR`",
+        "midair-serve, which this process becomes, and its helpers for counters",
+    ),
+    other(
+        MIDAIR,
         "compute",
         "as rocprof-compute",
         "as rocprof-compute",

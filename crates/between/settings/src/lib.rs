@@ -24,6 +24,7 @@ mod periods;
 mod ranks;
 pub mod reference;
 mod resolve;
+mod serve;
 mod settings;
 mod words;
 
@@ -36,6 +37,7 @@ pub use options::{Category, Front, Opt, Sets, Shape, State, options};
 pub use periods::{COLLECTION_PERIOD, Period};
 pub use ranks::{Choice, RANK_VARIABLE, RANKS, Rank, SIZE_VARIABLE};
 pub use resolve::{Given, Refusal, Resolved, Value, resolve};
+pub use serve::{SERVE, ServeOption};
 pub use settings::{
     ALIASES, ATTACH_ANNOUNCE, BadValue, CUDA_ALL_CALLS, CUDA_DRIVER_API_TRACE, CUDA_HW_TRACE,
     CUDA_RUNTIME_API_TRACE, CUPTI, DEFAULT_MAX_BYTES, GPU_METRICS, GPU_METRICS_DEVICE,

@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use foldhash::fast::RandomState;
 use messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use midair_trace::code;
-use midair_trace::index::Work;
+use midair_trace::index::{Index, Stat, Work};
 use prost::Message;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -90,9 +90,15 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
             num: i64::from(process.pid),
         });
         let stacks = &job.index.stacks;
-        let mut all: Vec<_> = stacks.all().collect();
+        let mut all: Vec<_> = (stacks.all())
+            .map(|(stack, work, sum)| (stack, work, sum.stat))
+            .collect();
+        let has_stacks = !all.is_empty();
+        if !has_stacks {
+            all.extend(without_stacks(job.index));
+        }
         all.sort_unstable_by_key(|(stack, work, _)| (*stack, *work));
-        for (stack, work, sum) in all {
+        for (stack, work, stat) in all {
             let name = match work {
                 Work::Kernel(id) => job.kernel_name_by_id(id),
                 Work::Copy(direction) => {
@@ -103,7 +109,7 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
             let mut locations = vec![tables.location((&name, ""), 0)];
             let frames = job.plan.frames;
             match stacks.shown_frames(stack, frames) {
-                _ if frames == Frames::None => {}
+                _ if frames == Frames::None || !has_stacks => {}
                 _ if stack == 0 => locations.push(tables.location((stacks.no_stack(), ""), 0)),
                 None => locations.push(tables.location((code::UNKNOWN_STACK, ""), 0)),
                 Some(frames) => locations.extend(frames.into_iter().map(|(function, line)| {
@@ -112,7 +118,7 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
             }
             profile.sample.push(Sample {
                 location_id: locations,
-                value: vec![signed(sum.stat.calls), signed(sum.stat.total)],
+                value: vec![signed(stat.calls), signed(stat.total)],
                 label: label.into_iter().collect(),
             });
         }
@@ -121,6 +127,17 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
     profile.function = tables.functions;
     profile.string_table = tables.texts;
     profile
+}
+
+/// Returns the work of a session that took no stacks.
+fn without_stacks(index: &Index) -> impl Iterator<Item = (u32, Work, Stat)> {
+    let kernels = index.kernels.iter();
+    let kernels = kernels.map(|(id, stat)| (0, Work::Kernel(*id), *stat));
+    let copies = index.work.iter().filter_map(|((kind, direction), stat)| {
+        let is_copy = *kind == midair_domain::kind::MEMORY_COPY;
+        is_copy.then_some((0, Work::Copy(*direction), *stat))
+    });
+    kernels.chain(copies)
 }
 
 /// Returns the time from the start of the first session to the end of the last one, in ns since 1970.

@@ -1,0 +1,75 @@
+//! `midair serve`: what midair shows of a machine's GPU processes, over HTTP.
+//!
+//! The program `midair-serve` is the only one of midair's with network code; `midair serve` becomes it. It
+//! attaches through the same library as every other front end, in threads of their own, so that a process
+//! that does not answer blocks its own request alone.
+//!
+//! * [`options`] reads the words, [`policy`] says which processes a request may name.
+//! * [`clients`] says who may ask: users of this machine by their number, others by a token; and which
+//!   requests a browser may have been tricked into.
+//! * [`listen`] accepts connections within limits; [`stall`] ends those that do not move.
+//! * [`ask`] turns a request line into an [`ask::Ask`], and nothing else of a request is obeyed.
+//! * [`work`] attaches, looks and lists; [`answer`] is what goes back.
+//! * [`metrics`] is the page for Prometheus.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod answer;
+mod ask;
+mod clients;
+mod listen;
+mod metrics;
+mod options;
+mod policy;
+mod route;
+mod stall;
+mod work;
+
+use midair_failure::{Failure, Kind, plain};
+use midair_secure::Command;
+use options::Options;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the end waits for attaches that are under way.
+const END: Duration = Duration::from_secs(10);
+/// The threads that serve connections. What takes long has threads of its own.
+const SERVING: usize = 2;
+
+/// Serves until a signal. `words` are those after the program's name. Returns the exit code.
+pub fn main(words: &[String]) -> u8 {
+    match run(words) {
+        Ok(()) => 0,
+        Err(failure) => {
+            say(&format!("error: {failure} ({})", failure.hint));
+            failure.kind.exit_code()
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<(), Failure> {
+    // Rights that the file adds are for no one who asks over a network.
+    midair_secure::begin(Command::Other).map_err(|refused| {
+        Failure::new(Kind::Installation, refused.to_string()).hint(refused.remedy())
+    })?;
+    let options = Options::parse(words)?;
+    let threads = options.sessions + work::LISTS;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(SERVING)
+        .max_blocking_threads(threads)
+        .thread_name("midair-serve")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Kind::Enter, format!("cannot start: {error}")))?;
+    let served = runtime.block_on(listen::serve(Arc::new(options)));
+    // Each attach sees that its client has gone, and detaches.
+    runtime.shutdown_timeout(END);
+    served
+}
+
+/// Writes a line on standard error.
+fn say(text: &str) {
+    let line = format!("midair-serve: {}\n", plain::line(text));
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}

@@ -1,0 +1,147 @@
+//! The page for Prometheus, in OpenMetrics' text.
+
+use midair_failure::plain;
+use nix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The content type.
+pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What the server has done so far.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    began: Instant,
+    /// Answers, by kind of request and status. Both are few.
+    answers: Mutex<BTreeMap<(&'static str, u16), u64>>,
+}
+
+impl Counts {
+    pub(crate) fn new() -> Counts {
+        Counts {
+            began: Instant::now(),
+            answers: Mutex::default(),
+        }
+    }
+
+    /// Counts an answer.
+    pub(crate) fn answered(&self, kind: &'static str, status: u16) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        *answers.entry((kind, status)).or_default() += 1;
+    }
+}
+
+/// A page that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Page(String);
+
+impl Page {
+    /// Starts a family.
+    pub(crate) fn family(&mut self, name: &str, kind: &str, unit: &str, help: &str) {
+        let _ = writeln!(self.0, "# TYPE {name} {kind}");
+        if !unit.is_empty() {
+            let _ = writeln!(self.0, "# UNIT {name} {unit}");
+        }
+        let _ = writeln!(self.0, "# HELP {name} {help}.");
+    }
+
+    /// Adds a sample of it.
+    pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.0.push_str(name);
+        for (at, (key, text)) in labels.iter().enumerate() {
+            let before = if at == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{key}=\"{}\"", escaped(text));
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{after} {value}");
+    }
+}
+
+/// The most bytes of a label's value.
+const MOST_LABEL: usize = 256;
+
+/// Returns a value as a label has it. Names are a process's own words.
+fn escaped(text: &str) -> String {
+    let text = plain::line(text);
+    let mut all = String::new();
+    for char in text.chars() {
+        if all.len() >= MOST_LABEL {
+            all.push('…');
+            break;
+        }
+        match char {
+            '\\' => all.push_str("\\\\"),
+            '"' => all.push_str("\\\""),
+            '\n' => all.push_str("\\n"),
+            _ => all.push(char),
+        }
+    }
+    all
+}
+
+/// Returns the page.
+pub(crate) fn page(counts: &Counts, under_way: usize) -> String {
+    let mut page = Page::default();
+    page.family("midair_build", "info", "", "The version");
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    page.sample("midair_build_info", &version, 1.0);
+    let name = "midair_serve_requests";
+    page.family(name, "counter", "", "Requests that were answered");
+    {
+        let answers = counts.answers.lock();
+        let answers = answers.unwrap_or_else(PoisonError::into_inner);
+        for ((kind, status), count) in answers.iter() {
+            let labels = [("kind", *kind), ("status", &status.to_string())];
+            page.sample("midair_serve_requests_total", &labels, *count as f64);
+        }
+    }
+    let name = "midair_serve_sessions";
+    page.family(name, "gauge", "", "Attaches and looks that are under way");
+    page.sample(name, &[], under_way as f64);
+    let name = "midair_serve_cpu_seconds";
+    page.family(name, "counter", "seconds", "Processor time of the server");
+    let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    let spent = spent.map(Duration::from).unwrap_or_default();
+    page.sample("midair_serve_cpu_seconds_total", &[], spent.as_secs_f64());
+    let name = "midair_serve_uptime_seconds";
+    page.family(name, "gauge", "seconds", "Time since the server's start");
+    page.sample(name, &[], counts.began.elapsed().as_secs_f64());
+    page.0.push_str("# EOF\n");
+    page.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_processes_break_no_line() {
+        let mut page = Page::default();
+        let name = "a\"} 1\nmidair_x 2\\\u{1b}";
+        page.sample("m", &[("kernel", name), ("x", &"y".repeat(999))], 0.5);
+        let line = page.0.strip_suffix('\n').unwrap();
+        assert!(!line.contains(['\n', '\u{1b}']), "{line}");
+        assert!(line.starts_with("m{kernel=\"a\\\"} 1"), "{line}");
+        assert!(line.ends_with("yyy…\"} 0.5") && line.len() < 400, "{line}");
+    }
+
+    #[test]
+    fn the_page_is_families_with_their_samples() {
+        let counts = Counts::new();
+        counts.answered("top", 200);
+        counts.answered("top", 200);
+        let page = page(&counts, 3);
+        assert!(page.contains("midair_serve_requests_total{kind=\"top\",status=\"200\"} 2\n"));
+        assert!(page.contains("\nmidair_serve_sessions 3\n") && page.ends_with("\n# EOF\n"));
+        let mut family = String::new();
+        for line in page.lines() {
+            match line.strip_prefix("# TYPE ") {
+                Some(rest) => family = rest.split(' ').next().unwrap().to_owned(),
+                None if line.starts_with('#') => {}
+                None => assert!(line.starts_with(&family), "{line}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The words of the program, by the table in `midair-settings`.
+
+use crate::clients::{Clients, read_token};
+use crate::policy::Policy;
+use midair_failure::{Failure, Kind};
+use midair_settings::{SERVE, ServeOption, duration_word};
+use nix::unistd::User;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The longest time that `--longest` may name.
+const LONGEST: Duration = Duration::from_secs(600);
+/// The most attaches at the same time, whatever `--sessions` says.
+const MOST_SESSIONS: u64 = 64;
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// What the words ask for.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) listen: Vec<Address>,
+    pub(crate) clients: Clients,
+    pub(crate) policy: Policy,
+    /// The most attaches and looks at the same time.
+    pub(crate) sessions: usize,
+    /// The longest recording of one request.
+    pub(crate) longest: Duration,
+    /// The most MiB of one request's records, and of its answer.
+    pub(crate) most_mib: u64,
+}
+
+/// The values that were given, by option.
+struct Given<'a>(Vec<(&'static ServeOption, &'a str)>);
+
+impl<'a> Given<'a> {
+    fn read(words: &'a [String]) -> Result<Given<'a>, Failure> {
+        let mut given: Vec<(&'static ServeOption, &str)> = Vec::new();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let long = word.strip_prefix("--").unwrap_or_default();
+            let (long, inline) = match long.split_once('=') {
+                Some((long, value)) => (long, Some(value)),
+                None => (long, None),
+            };
+            let known = SERVE.iter().find(|option| option.long == long);
+            let option = known.ok_or_else(|| {
+                usage(format!("there is no option {word}")).hint("see midair serve --help")
+            })?;
+            let value = inline.or_else(|| words.next().map(String::as_str));
+            let value = value.ok_or_else(|| usage(format!("--{long} requires a value")))?;
+            if !option.many && given.iter().any(|(other, _)| other.long == long) {
+                return Err(usage(format!("--{long} is given twice")));
+            }
+            given.push((option, value));
+        }
+        Ok(Given(given))
+    }
+
+    /// Returns all values of an option, or its default.
+    fn all(&self, long: &str) -> Vec<&'a str> {
+        let given = self.0.iter().filter(|(option, _)| option.long == long);
+        let values: Vec<&str> = given.map(|(_, value)| *value).collect();
+        let known = SERVE.iter().find(|option| option.long == long);
+        match known.and_then(|option| option.default) {
+            Some(default) if values.is_empty() => vec![default],
+            _ => values,
+        }
+    }
+
+    fn one(&self, long: &str) -> Option<&'a str> {
+        self.all(long).first().copied()
+    }
+
+    fn number(&self, long: &str, most: u64) -> Result<u64, Failure> {
+        let word = self.one(long).unwrap_or_default();
+        let number = word.parse().ok();
+        let fits = number.filter(|number| (1..=most).contains(number));
+        fits.ok_or_else(|| usage(format!("--{long} {word} is not a number from 1 to {most}")))
+    }
+}
+
+impl Options {
+    /// Reads the words.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for what is not an option or a value of one, and where strangers would get in.
+    pub(crate) fn parse(words: &[String]) -> Result<Options, Failure> {
+        let given = Given::read(words)?;
+        let listen: Vec<Address> = (given.all("listen").into_iter())
+            .map(address)
+            .collect::<Result<_, _>>()?;
+        let token = given.one("token-file").map(Path::new).map(read_token);
+        let token = token.transpose()?;
+        let open =
+            |address: &&Address| matches!(address, Address::Tcp(at) if !at.ip().is_loopback());
+        if token.is_none()
+            && let Some(Address::Tcp(at)) = listen.iter().find(open)
+        {
+            return Err(usage(format!(
+                "{at} can be reached from other machines, and nothing says who may ask"
+            ))
+            .hint("give a --token-file, or listen on 127.0.0.1"));
+        }
+        let longest = given.one("longest").unwrap_or_default();
+        let longest = duration_word(longest)
+            .filter(|time| (Duration::from_millis(1)..=LONGEST).contains(time))
+            .ok_or_else(|| usage(format!("--longest {longest} is not a time of at most 10m")))?;
+        let hosts = given.all("host").into_iter();
+        Ok(Options {
+            listen,
+            clients: Clients::new(
+                token,
+                users(&given.all("client-user"))?,
+                hosts.map(str::to_ascii_lowercase).collect(),
+            ),
+            policy: Policy::new(
+                users(&given.all("only-user"))?,
+                &given.all("only-cgroup"),
+                &given.all("only-name"),
+            )?,
+            sessions: given.number("sessions", MOST_SESSIONS)? as usize,
+            longest,
+            most_mib: given.number("most-mib", 1 << 20)?,
+        })
+    }
+}
+
+pub(crate) fn usage(what: String) -> Failure {
+    Failure::new(Kind::Usage, what)
+}
+
+fn address(word: &str) -> Result<Address, Failure> {
+    if let Some(path) = word.strip_prefix("unix:") {
+        let path = PathBuf::from(path);
+        return match path.is_absolute() {
+            true => Ok(Address::Unix(path)),
+            false => Err(usage(format!("--listen {word} is not an absolute path"))),
+        };
+    }
+    word.parse().map(Address::Tcp).map_err(|_| {
+        usage(format!("--listen {word} is neither IP:PORT nor unix:PATH"))
+            .hint("such as 127.0.0.1:9468, [::1]:9468 or unix:/run/midair.sock")
+    })
+}
+
+fn users(words: &[&str]) -> Result<Vec<u32>, Failure> {
+    let number = |word: &&str| match word.parse() {
+        Ok(number) => Ok(number),
+        Err(_) => match User::from_name(word) {
+            Ok(Some(user)) => Ok(user.uid.as_raw()),
+            _ => Err(usage(format!("there is no user {word}"))),
+        },
+    };
+    words.iter().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&words).map_err(|failure| failure.what)
+    }
+
+    #[test]
+    fn defaults_are_the_table_s_and_are_loopback() {
+        let options = parse("").unwrap();
+        assert_eq!(
+            options.listen,
+            [Address::Tcp("127.0.0.1:9468".parse().unwrap())]
+        );
+        assert_eq!((options.sessions, options.most_mib), (4, 256));
+        assert_eq!(options.longest, Duration::from_secs(60));
+    }
+
+    #[test]
+    fn words_that_mean_nothing_are_refused() {
+        for (line, wanted) in [
+            ("--lisen 127.0.0.1:1", "there is no option"),
+            ("stray", "there is no option"),
+            ("--listen", "requires a value"),
+            ("--listen localhost:80", "neither IP:PORT"),
+            ("--listen unix:run/x", "not an absolute path"),
+            ("--sessions 0", "from 1 to 64"),
+            ("--sessions 65", "from 1 to 64"),
+            ("--sessions 2 --sessions 3", "given twice"),
+            ("--longest 11m", "at most 10m"),
+            ("--client-user no-such-user-here", "there is no user"),
+            ("--only-name (", "--only-name"),
+            ("--only-cgroup kubepods", "--only-cgroup"),
+            ("--token-file /nowhere/token", "/nowhere/token"),
+        ] {
+            let said = parse(line).unwrap_err();
+            assert!(said.contains(wanted), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn other_machines_get_in_with_a_token_only() {
+        for open in ["0.0.0.0:80", "10.0.0.1:80", "[::]:80"] {
+            let said = parse(&format!("--listen 127.0.0.1:1 --listen {open}")).unwrap_err();
+            assert!(said.contains("other machines"), "{said}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "0123456789abcdef\n").unwrap();
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        parse(&format!(
+            "--listen 0.0.0.0:80 --token-file {}",
+            file.display()
+        ))
+        .unwrap();
+    }
+}

@@ -1,0 +1,122 @@
+//! From a request to its answer.
+
+use crate::answer::{Answer, document, refused, text};
+use crate::ask::{Ask, NotAsked};
+use crate::clients::{Peer, Refused};
+use crate::metrics::{self, Counts};
+use crate::options::Options;
+use crate::work::Work;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Method, Request, StatusCode, Version};
+use std::sync::Arc;
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) options: Arc<Options>,
+    pub(crate) counts: Counts,
+    work: Work,
+}
+
+/// What there is to ask for.
+const INDEX: &str = "\
+/metrics                                   for Prometheus (OpenMetrics)
+/processes                                 as midair ps --json
+/top/PID?seconds=1                         as midair top --json; stream=1: server-sent events
+/why/PID?seconds=1                         as midair why --json
+/debug/pprof/gpu?pid=PID&seconds=5         the GPU's time by launch stack, for pprof
+/record/PID?seconds=5&format=pftrace       a recording as a file
+";
+
+impl Server {
+    pub(crate) fn new(options: Arc<Options>) -> Server {
+        Server {
+            work: Work::new(Arc::clone(&options)),
+            counts: Counts::new(),
+            options,
+        }
+    }
+}
+
+/// Answers a request. Its body is not read.
+pub(crate) async fn route(server: &Server, peer: Peer, request: &Request<Incoming>) -> Answer {
+    let (kind, answer) = match allowed(server, peer, request) {
+        Ok(ask) => (ask.kind(), obey(server, ask).await),
+        Err(answer) => ("none", *answer),
+    };
+    server.counts.answered(kind, answer.status().as_u16());
+    answer
+}
+
+fn allowed(server: &Server, peer: Peer, request: &Request<Incoming>) -> Result<Ask, Box<Answer>> {
+    if let Err(why) = server.options.clients.check(peer, request.headers()) {
+        return Err(Box::new(forbidden(why)));
+    }
+    let uri = request.uri();
+    if request.version() != Version::HTTP_11 && request.version() != Version::HTTP_10
+        || uri.authority().is_some()
+    {
+        let what = "only a path can be asked for";
+        return Err(Box::new(refused(StatusCode::BAD_REQUEST, what)));
+    }
+    if request.method() != Method::GET {
+        let mut answer = refused(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed");
+        answer
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET"));
+        return Err(Box::new(answer));
+    }
+    let asked = Ask::read(uri.path(), uri.query().unwrap_or_default(), &server.options);
+    asked.map_err(|why| {
+        Box::new(match why {
+            NotAsked::Path => refused(StatusCode::NOT_FOUND, "there is no such path; see /"),
+            NotAsked::Long => refused(StatusCode::URI_TOO_LONG, "the path is too long"),
+            NotAsked::Query(what) => refused(StatusCode::BAD_REQUEST, &what),
+        })
+    })
+}
+
+fn forbidden(why: Refused) -> Answer {
+    match why {
+        Refused::Token => {
+            let what = "a token is required: Authorization: Bearer TOKEN";
+            let mut answer = refused(StatusCode::UNAUTHORIZED, what);
+            answer
+                .headers_mut()
+                .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            answer
+        }
+        Refused::User => refused(
+            StatusCode::FORBIDDEN,
+            "this user may not ask; see midair serve --client-user and --token-file",
+        ),
+        Refused::Site => refused(
+            StatusCode::FORBIDDEN,
+            "the request is for another host or from another site; see midair serve --host",
+        ),
+    }
+}
+
+async fn obey(server: &Server, ask: Ask) -> Answer {
+    let work = &server.work;
+    match ask {
+        Ask::Index => text("text/plain; charset=utf-8", INDEX.to_owned()),
+        Ask::Metrics => text(
+            metrics::OPEN_METRICS,
+            metrics::page(&server.counts, work.under_way()),
+        ),
+        Ask::Processes => work.processes().await,
+        Ask::Top { pid, time } => match work.top(pid, time).await {
+            Ok(shown) => document(&shown),
+            Err(answer) => *answer,
+        },
+        Ask::Follow {
+            pid,
+            time,
+            interval,
+        } => work.follow(pid, time, interval).await,
+        Ask::Why { pid, time } => work.why(pid, time).await,
+        Ask::Record(record) => work.record(record).await,
+    }
+}

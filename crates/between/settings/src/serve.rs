@@ -1,0 +1,119 @@
+//! The one table of the options of `midair serve`: the command line, its help, the manual page, the
+//! completions, and the program that serves are made of it.
+
+/// An option.
+#[derive(Debug, Clone, Copy)]
+pub struct ServeOption {
+    /// Its name, without the dashes.
+    pub long: &'static str,
+    /// What its value is called in help.
+    pub value: &'static str,
+    /// Whether it may be given more than once.
+    pub many: bool,
+    /// Its help.
+    pub help: &'static str,
+    /// Its value where it is not given.
+    pub default: Option<&'static str>,
+}
+
+const fn once(long: &'static str, value: &'static str, help: &'static str) -> ServeOption {
+    ServeOption {
+        long,
+        value,
+        many: false,
+        help,
+        default: None,
+    }
+}
+
+const fn many(long: &'static str, value: &'static str, help: &'static str) -> ServeOption {
+    ServeOption {
+        many: true,
+        ..once(long, value, help)
+    }
+}
+
+const fn with(default: &'static str, option: ServeOption) -> ServeOption {
+    ServeOption {
+        default: Some(default),
+        ..option
+    }
+}
+
+/// All options.
+pub const SERVE: &[ServeOption] = &[
+    with(
+        "127.0.0.1:9468",
+        many(
+            "listen",
+            "ADDRESS",
+            "Listen at this IP:PORT, or at unix:PATH; an address that is not loopback requires --token-file",
+        ),
+    ),
+    once(
+        "token-file",
+        "FILE",
+        "Require 'Authorization: Bearer TOKEN' of every request, with the token in this file, which only its owner may read",
+    ),
+    many(
+        "client-user",
+        "USER",
+        "Also accept local clients of this user, by name or number, besides root and the server's own user",
+    ),
+    many(
+        "host",
+        "NAME",
+        "Also accept requests to this host name, besides localhost and IP addresses",
+    ),
+    many(
+        "only-user",
+        "USER",
+        "Serve only processes of this user, by name or number",
+    ),
+    many(
+        "only-cgroup",
+        "PATH",
+        "Serve only processes in this cgroup or below it, such as /kubepods.slice",
+    ),
+    many(
+        "only-name",
+        "REGEX",
+        "Serve only processes whose command line matches",
+    ),
+    with(
+        "4",
+        once(
+            "sessions",
+            "NUMBER",
+            "Limit attaches and looks at the same time, 1 to 64",
+        ),
+    ),
+    with(
+        "60s",
+        once("longest", "TIME", "Limit what one request may record"),
+    ),
+    with(
+        "256",
+        once(
+            "most-mib",
+            "MIB",
+            "Limit the records of one request, and its answer, in MiB",
+        ),
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_words_and_no_two_are_the_same() {
+        for (at, option) in SERVE.iter().enumerate() {
+            let is_word = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+            assert!(option.long.bytes().all(is_word), "{}", option.long);
+            let later = SERVE.iter().skip(at + 1);
+            assert!(later.clone().all(|other| other.long != option.long));
+            assert!(!option.help.ends_with('.') && !option.value.is_empty());
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `midair serve`: what it answers is what the modelled GPUs did, and who may not ask gets nothing.
+
+mod http;
+
+use http::{Reply, Server, say};
+use midair_tests::modellog::ModelLog;
+use midair_tests::stage::workload;
+use midair_tests::target::{PATIENCE, Target, until};
+use midair_tests::{Result, python, workspace};
+use serde_json::Value;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Starts a program that works until it is ended. Its model writes a log.
+fn working(log: &Path) -> Result<Target> {
+    let mut command = workload(&[])?;
+    command.env("MODEL_LOG", log);
+    let mut target = Target::spawn(command)?;
+    target.expect("iter 3")?;
+    Ok(target)
+}
+
+/// Returns the samples of a profile: launches, and frames, the kernel first.
+fn samples(profile: &[u8]) -> Result<Vec<(u64, Vec<String>)>> {
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("gpu.pb.gz");
+    std::fs::write(&file, profile)?;
+    let output = Command::new(python()?)
+        .arg(workspace().join("tests/python/pprof_read.py"))
+        .arg(&file)
+        .output()?;
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let samples = said["samples"].as_array().into_iter().flatten();
+    let sample = |sample: &Value| {
+        let frames = sample["frames"].as_array().into_iter().flatten();
+        let frames = frames.map(|frame| frame[0].as_str().unwrap_or_default().to_owned());
+        let launches = sample["values"][0].as_u64().unwrap_or(0);
+        (launches, frames.collect())
+    };
+    Ok(samples.map(sample).collect())
+}
+
+#[test]
+fn answers_are_what_the_gpus_did() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let log = dir.path().join("log");
+    let mut target = working(&log)?;
+    let server = Server::start(&["--sessions", "1"])?;
+    let pid = target.pid();
+
+    let listed = server.get("/processes")?.document(200)?;
+    let all = listed["processes"].as_array().ok_or("no processes")?;
+    let ours = all.iter().find(|it| it["pid"] == pid);
+    assert_eq!(ours.ok_or("not listed")?["attachable"], true);
+
+    // The profile has no more launches than the GPUs ran meanwhile, and most of them.
+    let count = || -> Result<u64> { Ok(ModelLog::read(&log)?.dispatches().count() as u64) };
+    let before = count()?;
+    let profile = server.get(&format!("/debug/pprof/gpu?pid={pid}&seconds=1"))?;
+    let ran = count()? - before;
+    let samples = samples(&profile.bytes(200)?)?;
+    let copies = |frames: &[String]| frames.first().is_some_and(|it| it.contains("MEMORY_COPY"));
+    let kernels = samples.iter().filter(|(_, frames)| !copies(frames));
+    let launches: u64 = kernels.map(|(launches, _)| launches).sum();
+    assert!(launches > ran / 4 && launches <= ran, "{launches} of {ran}");
+
+    let top = server
+        .get(&format!("/top/{pid}?seconds=0.6"))?
+        .document(200)?;
+    assert_eq!(
+        (&top["schema"], &top["pid"]),
+        (&"midair.top/1".into(), &pid.into())
+    );
+    let rate = top.pointer("/kernels/0/rate").and_then(Value::as_f64);
+    assert!(rate.is_some_and(|rate| rate > 0.0), "{top}");
+    let events = server.get(&format!("/top/{pid}?stream=1&interval=0.25&seconds=0.6"))?;
+    let text = String::from_utf8(events.bytes(200)?)?;
+    let events: Vec<&str> = text.split("\n\n").filter(|it| !it.is_empty()).collect();
+    assert_eq!(events.len(), 2, "{text}");
+    for event in events {
+        let event = event.strip_prefix("data: ").ok_or("no event")?;
+        assert_eq!(serde_json::from_str::<Value>(event)?["pid"], pid);
+    }
+
+    let why = server
+        .get(&format!("/why/{pid}?seconds=0.1"))?
+        .document(200)?;
+    assert_eq!(
+        why.pointer("/pid").and_then(Value::as_i64),
+        Some(pid.into()),
+        "{why}"
+    );
+
+    let trace = server.get(&format!("/record/{pid}?seconds=0.3&format=json"))?;
+    let trace: Value = serde_json::from_slice(&trace.bytes(200)?)?;
+    assert!(trace.get("rocprofiler-sdk-tool").is_some());
+
+    let metrics = String::from_utf8(server.get("/metrics")?.bytes(200)?)?;
+    for line in [
+        "midair_serve_requests_total{kind=\"pprof\",status=\"200\"} 1",
+        "midair_serve_requests_total{kind=\"top\",status=\"200\"} 2",
+        "midair_serve_sessions 0",
+        "# EOF",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+    }
+    target.expect("iter")?;
+    server.end()
+}
+
+#[test]
+fn whoever_leaves_ends_what_they_asked_for() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let log = dir.path().join("log");
+    let mut target = working(&log)?;
+    let mut server = Server::start(&["--sessions", "1"])?;
+    let record = format!("/record/{}?seconds=60", target.pid());
+    let one = server.open(&record, &[])?;
+    let is = |count: &str| -> Result<bool> {
+        let metrics = String::from_utf8(server.get("/metrics")?.bytes(200)?)?;
+        Ok(metrics.contains(&format!("\nmidair_serve_sessions {count}\n")))
+    };
+    until("a session", || is("1"))?;
+    // No more than so many at a time.
+    let busy = server.get(&format!("/why/{}", target.pid()))?;
+    assert_eq!((busy.status, busy.header("retry-after")), (503, Some("1")));
+    drop(one);
+    until("the end of the session", || is("0"))?;
+
+    // The server is killed in the middle of an attach: the program goes on, to its own end.
+    let one = server.open(&record, &[])?;
+    until("a session", || is("1"))?;
+    server.process.signal(libc::SIGKILL)?;
+    until("the server's end", || Ok(!server.process.is_running()?))?;
+    drop(one);
+    let last = target.lines().len();
+    until("iterations", || Ok(target.lines().len() > last + 3))?;
+    assert!(target.is_running()?);
+    Ok(())
+}
+
+#[test]
+fn a_signal_ends_the_server_and_leaves_the_process_as_it_was() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut target = working(&dir.path().join("log"))?;
+    let socket = dir.path().join("socket");
+    let server = Server::start(&["--listen", &format!("unix:{}", socket.display())])?;
+    let pid = target.pid();
+    let one = server.open(&format!("/top/{pid}?stream=1&interval=0.25"), &[])?;
+    until("a session", || {
+        let metrics = String::from_utf8(server.get("/metrics")?.bytes(200)?)?;
+        Ok(metrics.contains("\nmidair_serve_sessions 1\n"))
+    })?;
+    let by_socket = http::by_socket(&socket, "/")?;
+    assert_eq!(by_socket.status, 200);
+    server.end()?;
+    drop(one);
+    assert!(!socket.exists(), "the socket is left");
+    // The session was detached from: another one starts at once.
+    let server = Server::start(&[])?;
+    server
+        .get(&format!("/top/{pid}?seconds=0.3"))?
+        .document(200)?;
+    target.expect("iter")?;
+    server.end()
+}
+
+/// Attacks: whoever may not ask, or asks for what is not theirs to ask for, gets nothing.
+#[test]
+fn strangers_and_tricks_get_nothing() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let target = working(&dir.path().join("log"))?;
+    let server = Server::start(&["--only-name", "no-such-program", "--host", "gpu7"])?;
+    let pid = target.pid();
+
+    // Processes that the policy does not name are as if they were not there.
+    for path in [
+        format!("/top/{pid}"),
+        format!("/why/{pid}"),
+        format!("/debug/pprof/gpu?pid={pid}"),
+        format!("/record/{}", std::process::id()),
+        "/why/1".to_owned(),
+    ] {
+        let refused = server.get(&path)?.document(404)?;
+        assert_eq!(refused["exit_code"], 10, "{path}: {refused}");
+    }
+    let listed = server.get("/processes")?.document(200)?;
+    assert_eq!(listed["processes"], Value::Array(Vec::new()));
+
+    // A page of another site that reaches this machine by a name of its own, or from its own address.
+    let host = server.address.to_string();
+    for headers in [
+        ["Host: evil.example", ""],
+        ["Host: localhost.evil.example", ""],
+        [&format!("Host: {host}"), "Origin: http://evil.example"],
+        [&format!("Host: {host}"), "Sec-Fetch-Site: cross-site"],
+    ] {
+        assert_eq!(
+            server.with("/processes", &headers)?.status,
+            403,
+            "{headers:?}"
+        );
+    }
+    assert_eq!(server.with("/metrics", &["Host: gpu7:9468"])?.status, 200);
+
+    for (request, wanted) in [
+        ("GET /../../etc/passwd HTTP/1.1", 404),
+        ("GET /%2e%2e/metrics HTTP/1.1", 404),
+        ("GET http://evil.example/metrics HTTP/1.1", 400),
+        ("POST /metrics HTTP/1.1", 405),
+        ("GET /metrics HTTP/1.1\r\nContent-Length: 99999999999", 200),
+        ("GET /record/1?format=../../x HTTP/1.1", 400),
+        (&format!("GET /metrics?{} HTTP/1.1", "a".repeat(4000)), 414),
+        ("nonsense", 400),
+    ] {
+        let reply = say(
+            server.address,
+            &format!("{request}\r\nHost: {host}\r\nConnection: close\r\n\r\n"),
+        )?;
+        assert_eq!(reply.status, wanted, "{request}");
+    }
+    let long = format!(
+        "GET /metrics HTTP/1.1\r\nHost: {host}\r\nX: {}",
+        "x".repeat(1 << 20)
+    );
+    assert!(say(server.address, &long).is_ok_and(|it| it.status == 431));
+
+    // Another user of this machine, whom the kernel names.
+    // SAFETY: the call only returns a number.
+    if unsafe { libc::geteuid() } == 0 {
+        let text = "exec 3<>/dev/tcp/127.0.0.1/$0; printf 'GET /metrics HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3; head -n 1 <&3";
+        let ask = |uid: u32| -> Result<String> {
+            let port = server.address.port().to_string();
+            let output = Command::new("bash")
+                .args(["-c", text, &port])
+                .uid(uid)
+                .output()?;
+            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        assert_eq!(ask(65_534)?, "HTTP/1.1 403 Forbidden");
+        assert_eq!(ask(0)?, "HTTP/1.1 200 OK");
+    }
+    server.end()
+}
+
+#[test]
+fn a_token_lets_in_and_nothing_else_does() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir()?;
+    let token = dir.path().join("token");
+    std::fs::write(&token, "0123456789abcdef\n")?;
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600))?;
+    let token = token.to_str().ok_or("a path is text")?;
+    let server = Server::start(&["--token-file", token])?;
+    let host = format!("Host: {}", server.address);
+    let ask = |word: &str| -> Result<Reply> { server.with("/metrics", &[&host, word]) };
+    assert_eq!(ask("")?.status, 401);
+    assert_eq!(ask("Authorization: Bearer 0123456789abcdeg")?.status, 401);
+    assert_eq!(ask("Authorization: Bearer 0123456789abcdef")?.status, 200);
+    server.end()?;
+    // Without it nothing is opened to other machines.
+    let refused =
+        midair_tests::stage::run_staged("midair", &["serve", "--listen", "0.0.0.0:0"], PATIENCE)?;
+    assert_eq!(refused.status.code(), Some(2), "{refused}");
+    Ok(())
+}
