@@ -26,6 +26,7 @@ KERNEL = '__global__ void scale(float *values, float by, int count) { if (by == 
 def run(check):
     check.results.guarded("f", "PyTorch, by line", lambda: torch_lines(check))
     check.results.guarded("f", "the driver, by line and thread", lambda: driver_lines(check))
+    check.results.guarded("f", "graphs, by line", lambda: graph_lines(check))
     for title, loop in LOOPS:
         check.results.guarded("f", title, lambda title=title, loop=loop: speed(check, title, loop))
 
@@ -82,7 +83,8 @@ def torch_lines(check):
         program.kill()
 
 
-def driver_lines(check):
+def with_kernel(check, name):
+    """A program of tests/python on the driver, with the kernel `scale`, when it is ready."""
     source, image = check.built("scale.cu"), check.built("scale.cubin")
     with open(source, "w", encoding="ascii") as file:
         file.write(KERNEL)
@@ -90,19 +92,31 @@ def driver_lines(check):
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
         raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
-    words = [sys.executable, check.source("launch_lines.py"), "libcuda.so.1", image]
+    words = [sys.executable, check.source(name), "libcuda.so.1", image]
     program = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if program.stdout.readline() != "ready\n":
+        program.kill()
+        program.wait()
+        raise Problem(f"{name} does not start")
+    return program
+
+
+def worked(check, program, name, rounds):
+    """A session with stacks in which the program works for some rounds, and its exit code."""
+    attached = Attached(check.stage, program.pid, OPTIONS, check.work, f"{name}-{rounds}", formats=("csv", "folded"))
+    if not attached.recording():
+        raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+    program.stdin.write(f"work {rounds}\n")
+    program.stdin.flush()
+    program.stdout.readline()
+    return attached, attached.stop(120)
+
+
+def driver_lines(check):
+    program = with_kernel(check, "launch_lines.py")
     try:
-        if program.stdout.readline() != "ready\n":
-            raise Problem("launch_lines.py does not start")
         for rounds in ROUNDS:
-            attached = Attached(check.stage, program.pid, OPTIONS, check.work, f"f-driver-{rounds}", formats=("csv", "folded"))
-            if not attached.recording():
-                raise Problem(f"no attach: {attached.text.strip()[-300:]}")
-            program.stdin.write(f"work {rounds}\n")
-            program.stdin.flush()
-            program.stdout.readline()
-            code = attached.stop(120)
+            attached, code = worked(check, program, "f-driver", rounds)
             wanted, found = collections.Counter(), collections.Counter()
             times, counts = times_by_grid(attached)
             for (x, y), time in times.items():
@@ -114,6 +128,28 @@ def driver_lines(check):
             check.results.add("f", f"the driver's calls by ctypes, {rounds} rounds: {sum(counts.values())} kernels of {len(wanted)} lines",
                               f"{sum(1 for key in wanted | found if wanted[key] != found[key])} lines with other times, code {code}", "none",
                               wanted == found and code == 0)
+            attached.clean()
+    finally:
+        program.kill()
+        program.wait()
+
+
+def graph_lines(check):
+    program = with_kernel(check, "cuda_graph_lines.py")
+    try:
+        for rounds in ROUNDS:
+            attached, code = worked(check, program, "f-graphs", rounds)
+            wanted, found = collections.Counter(), collections.Counter()
+            times, counts = times_by_grid(attached)
+            for (x, y), time in times.items():
+                wanted[x // 64, y == 2] += time
+            for path, time in folded(attached):
+                frames = [frame for frame in path[:-1] if not frame.startswith(("launch (", "replay ("))]
+                is_before = frames[-1] == "(graph captured before the attach)"
+                found[line_of(frames[-2] if is_before else frames[-1]), is_before] += time
+            check.results.add("f", f"graphs, {rounds} rounds: {sum(counts.values())} kernels of {len(wanted)} lines that captured or launched them",
+                              f"{sum(1 for key in wanted | found if wanted[key] != found[key])} lines with other times, code {code}", "none",
+                              wanted == found and code == 0 and len(wanted) > 5)
             attached.clean()
     finally:
         program.kill()

@@ -1,5 +1,5 @@
-//! `--stacks` with HIP's graphs, on AMD's runtimes and the modelled GPU: a kernel belongs to the line that
-//! captured it. The sizes of each kernel say which line that is (`tests/python/graph_lines.py`).
+//! `--stacks` with graphs, HIP's on AMD's runtimes and the modelled GPU, CUDA's on the stand-in: a kernel belongs to
+//! the line that captured it. The sizes of each kernel say which line that is (`tests/python/*graph_lines.py`).
 
 use crate::rocpd::reader;
 use midair_tests::attacher::{Attacher, Traced};
@@ -7,8 +7,9 @@ use midair_tests::lab::Lab;
 use midair_tests::modellog::ModelLog;
 use midair_tests::table::Csv;
 use midair_tests::target::PATIENCE;
-use midair_tests::{Result, workspace};
+use midair_tests::{Result, cuda, workspace};
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 const BEFORE: &str = "(graph captured before the attach)";
 /// The start of the names of the kernels with which HIP copies.
@@ -160,4 +161,40 @@ fn kernels_of_graphs_belong_to_the_lines_that_captured_them() -> Result<()> {
     let log = target.log.clone();
     target.target.wait(PATIENCE)?.success()?;
     ModelLog::read(&log)?.check()
+}
+
+#[test]
+fn kernels_of_cuda_graphs_belong_to_the_lines_that_captured_them() -> Result<()> {
+    let kit = cuda::Kit::new()?;
+    let mut command = Command::new("/usr/bin/python3");
+    command
+        .arg(workspace().join("tests/python/cuda_graph_lines.py"))
+        .arg(kit.stand_in.runtime(13));
+    let mut target = kit.start_command(command, &[("CUPTI_MODEL", "version=130500")])?;
+    target.expect("ready")?;
+    let words = [
+        "--kernel-trace",
+        "--stacks",
+        "python",
+        "-f",
+        "csv,folded,rocpd",
+    ];
+    for (rounds, more) in [(1, &[][..]), (5, &[]), (2, &["--keep", "60s"])] {
+        let words = [&words[..], more].concat();
+        let attacher = Attacher::midair(target.target.pid(), &words)?;
+        target.send(&format!("work {rounds}"))?;
+        target.expect("work")?;
+        let traced = attacher.detach()?.code(0)?;
+        let (wanted, counts) = wanted(&traced, &[])?;
+        // In a round: 3 graphs of 6 launches, one of 2, 2 of one, and a single one; 4 of the graph from before.
+        let counted: Vec<(u64, u64)> = counts.into_iter().collect();
+        assert_eq!(counted, [(1, 23 * rounds), (2, 4 * rounds)]);
+        assert_eq!(found(&traced)?, wanted, "{rounds} {more:?}");
+        let read = reader(&traced.file("results.db"), &[ELSEWHERE])?;
+        let elsewhere = read["answers"][0].as_array().map(Vec::len);
+        assert_eq!(elsewhere, Some(0), "{read}");
+    }
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
 }

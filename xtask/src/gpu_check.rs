@@ -94,10 +94,11 @@ fn pack(prefix: &Path, directory: &Path) -> Outcome<()> {
         fs::copy(&table, api.join(name)).at("copying", &table)?;
     }
     make(&scripts)?;
-    // Part f runs the program whose lines the tests know, too.
-    let lines = "launch_lines.py";
-    let from = root().join("tests/python").join(lines);
-    fs::copy(&from, scripts.join(lines)).at("copying", &from)?;
+    // Part f runs the programs whose lines the tests know, too.
+    for lines in ["launch_lines.py", "cuda_graph_lines.py"] {
+        let from = root().join("tests/python").join(lines);
+        fs::copy(&from, scripts.join(lines)).at("copying", &from)?;
+    }
     for source in files(&root().join("gpu"), |name| {
         [".py", ".cu", ".c"].iter().any(|end| name.ends_with(end))
     })? {

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KINDS = CUPTI_ACTIVITY_KIND_COUNT, CALLS = 1024 };
+enum { KINDS = CUPTI_ACTIVITY_KIND_COUNT, CALLS = 1024, RESOURCES = 32 };
 
 struct buffer {
     uint8_t *at;
@@ -31,7 +31,7 @@ static struct {
     /* The subscriber, and the calls of the driver and of the runtime of which it is notified. */
     CUpti_CallbackFunc callback;
     void *user;
-    bool notified[2][CALLS];
+    bool notified[2][CALLS], notified_of_resources[RESOURCES];
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
     CUpti_TimestampCallbackFunc clock;
@@ -326,6 +326,37 @@ static void about_context(uint32_t cbid, uint64_t *tools) {
     if (*tools && *tools != own) abort();
 }
 
+/* What a subscriber gets for a node of a graph that was made. */
+struct graph_data {
+    CUgraph graph, original_graph;
+    CUgraphNode node, original_node;
+    uint32_t type;
+    CUgraphNode dependency;
+    CUgraphExec exec;
+};
+struct resource_data {
+    CUcontext context;
+    CUstream stream;
+    const struct graph_data *about;
+};
+
+static void about_node(uint32_t cbid, const struct model_made_node *made) {
+    pthread_mutex_lock(&lock);
+    CUpti_CallbackFunc callback = state.notified_of_resources[cbid] ? state.callback : 0;
+    void *user = state.user;
+    pthread_mutex_unlock(&lock);
+    if (!callback) return;
+    struct graph_data about = {.node = made->node, .original_node = made->original, .type = made->type};
+    struct resource_data data = {.about = &about};
+    callback(user, 3, cbid, &data);
+}
+
+EXPORT CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t *id) {
+    if (!node || !id) return CUPTI_ERROR_INVALID_PARAMETER;
+    *id = *node;
+    return CUPTI_SUCCESS;
+}
+
 /* What the driver calls at each call of CUDA. cuptiFinalize frees what it uses without waiting for the threads in it (CUPTI 13.0 and
  * 13.5: CUDA-042 in docs/deviations/cuda.md). callback_ms=N: of each thread's calls every fourth stays here for N ms. */
 static int called(void *data, uint32_t domain, uint32_t cbid, const void *arguments) {
@@ -333,6 +364,7 @@ static int called(void *data, uint32_t domain, uint32_t cbid, const void *argume
     (void)data;
     if (atomic_load(&list_is_half_made)) abort();
     if (domain == 2) about_context(cbid, (uint64_t *)arguments);
+    if (domain == 3) about_node(cbid, arguments);
     if (atomic_load(&table_of_calls.ready)) {
         uint32_t *volatile table = atomic_load(&table_of_calls.notified);
         (void)*(volatile uint32_t *)(table + cbid % CALLS);
@@ -453,17 +485,18 @@ EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
     state.subscribed = false;
     state.callback = 0;
     memset(state.notified, 0, sizeof state.notified);
+    memset(state.notified_of_resources, 0, sizeof state.notified_of_resources);
     pthread_mutex_unlock(&lock);
     log_subscribed(0);
     return CUPTI_SUCCESS;
 }
 
 EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber, int domain, CUpti_CallbackId id) {
-    bool known = (domain == 1 || domain == 2) && id < CALLS;
+    bool known = ((domain == 1 || domain == 2) && id < CALLS) || (domain == 3 && id < RESOURCES);
     if (subscriber != (CUpti_SubscriberHandle)&state.subscribed || !known) return CUPTI_ERROR_INVALID_PARAMETER;
     pthread_mutex_lock(&lock);
     CUptiResult said = begin();
-    if (!said) state.notified[domain == 2][id] = enable;
+    if (!said) *(domain == 3 ? &state.notified_of_resources[id] : &state.notified[domain == 2][id]) = enable;
     pthread_mutex_unlock(&lock);
     return said;
 }

@@ -22,6 +22,7 @@
 typedef int CUptiResult;
 typedef uint32_t CUpti_CallbackId;
 typedef struct model_subscriber *CUpti_SubscriberHandle;
+typedef const uint64_t *CUgraphNode;
 typedef void (*CUpti_CallbackFunc)(void *user, int domain, CUpti_CallbackId id, const void *data);
 typedef void (*CUpti_BuffersCallbackRequestFunc)(uint8_t **buffer, size_t *size, size_t *max_records);
 typedef void (*CUpti_BuffersCallbackCompleteFunc)(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
@@ -39,6 +40,7 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFun
 CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user, void *params);
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber);
 CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber, int domain, CUpti_CallbackId id);
+CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t *id);
 CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete);
 CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc callback);
 CUptiResult cuptiActivityEnable(uint32_t kind);

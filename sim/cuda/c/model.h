@@ -63,8 +63,16 @@ struct model_hooks {
     void (*memory)(const struct model_memory *);
 };
 
+/* What a node of a graph is. A node starts with its id. */
+enum { MODEL_NODE_CREATED = 13, MODEL_NODE_CLONED = 20 };
+struct model_made_node {
+    const uint64_t *node, *original;
+    uint32_t type; /* 0: a kernel */
+};
+
 /* A function of libcupti that is called at the start and the end of each call, whatever is enabled: its data, a domain (6 for calls), the
- * call's number, its arguments. In domain 2 it is called when a context is made (1) or destroyed (2), with what it keeps there. */
+ * call's number, its arguments. In domain 2 it is called when a context is made (1) or destroyed (2), with what it keeps there, and in
+ * domain 3 when a node of a graph is made or copied. */
 typedef int (*model_callback_t)(void *data, uint32_t domain, uint32_t cbid, const void *arguments);
 
 /* What cuGetExportTable gives for MODEL_TABLE. */

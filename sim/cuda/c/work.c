@@ -13,6 +13,7 @@ struct model_function {
     struct model_function *next;
 };
 struct model_node {
+    uint64_t id; /* first: see model.h */
     struct model_work work;
     void (*effect)(void *);
     uint64_t argument[4];
@@ -114,10 +115,11 @@ bool model_captured(struct model_stream *stream, const struct model_work *work, 
     node->work = *work;
     node->effect = effect;
     memcpy(node->argument, argument, bytes);
-    node->work.graph_node = ((uint64_t)graph->id << 32) + ++graph->nodes;
+    node->id = ((uint64_t)graph->id << 32) + ++graph->nodes;
     if (graph->last) graph->last->next = node;
     else graph->first = node;
     graph->last = node;
+    model_notify(3, MODEL_NODE_CREATED, &(struct model_made_node){.node = &node->id, .type = work->kind == MODEL_KERNEL ? 0 : 1});
     return true;
 }
 
@@ -148,13 +150,18 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, un
     struct model_node **last = &made->first;
     if (!made) DONE(CUDA_ERROR_OUT_OF_MEMORY);
     made->id = graph->id;
+    /* The nodes of an executable graph have ids of their own, which its kernels' records name. */
+    uint64_t copies = (uint64_t)__atomic_add_fetch(&graph_count, 1, __ATOMIC_RELAXED) << 32;
     for (const struct model_node *node = graph->first; node; node = node->next) {
         struct model_node *copy = malloc(sizeof *copy);
         if (!copy) abort();
         *copy = *node;
+        copy->id = ++copies;
         copy->next = 0;
         *last = copy;
         last = &copy->next;
+        const uint32_t type = node->work.kind == MODEL_KERNEL ? 0 : 1;
+        model_notify(3, MODEL_NODE_CLONED, &(struct model_made_node){.node = &copy->id, .original = &node->id, .type = type});
     }
     *exec = made;
     DONE(CUDA_SUCCESS);
@@ -168,6 +175,7 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream wanted) {
     for (struct model_node *node = exec->first; node; node = node->next) {
         struct model_work work = node->work;
         work.graph = exec->id;
+        work.graph_node = node->id;
         node->effect(node->argument);
         model_run(stream, &work, model_kernel_ns());
     }

@@ -255,7 +255,10 @@ impl Index {
             }
             Record::Kernel(kernel, extra) => {
                 self.count(&kernel.header);
-                self.cuda.seen |= extra.is_some();
+                if let Some(cuda) = extra {
+                    self.cuda.seen = true;
+                    self.stacks.add_node_of_kernel(cuda.graph_node);
+                }
                 self.add_kernel(kernel);
             }
             Record::Copy(copy, extra) => {

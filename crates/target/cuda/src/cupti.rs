@@ -15,5 +15,5 @@ pub mod library;
 pub use activity::Activity;
 pub use decode::read;
 pub use devices::Driver;
-pub use functions::{Functions, Status};
+pub use functions::{Functions, NodeId, Status};
 pub use library::{Cupti, load};

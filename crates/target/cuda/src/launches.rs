@@ -1,16 +1,18 @@
 //! The stacks of calls that launch work (`--stacks`), taken in the thread that makes such a call.
 //!
 //! CUPTI calls a subscriber's function at the entry of the driver's calls that it names, with the
-//! correlation id that the kernel's record has, too. For that midair subscribes, and only for that:
+//! correlation id that the kernel's record has, too. A launch that is captured has no kernel: CUPTI calls
+//! the function when it has become a node of a graph, and when nodes are copied, which each executable graph
+//! does. Records of a graph's kernels name these copies. For that midair subscribes, and only for that:
 //! CUPTI serves one subscriber, so a process with another one has no stacks, and one that comes
 //! waits for the end of the session ([`crate::watch`]).
 //!
-//! Decisions: CUDA-011 (`docs/deviations/cuda.md`).
+//! Decisions: CUDA-011, CUDA-046 (`docs/deviations/cuda.md`).
 
-use crate::cupti::{Cupti, Status};
+use crate::cupti::{Cupti, NodeId, Status};
 use crate::sink::Sink;
 use midair_abi::cupti::LAUNCHES;
-use midair_record::event::kind;
+use midair_record::event::{GraphBuild, Header, Plain, graph_build, kind};
 use midair_record::spool::{Area, ChunkWriter};
 use midair_stacks::{ModuleRecord, Started};
 use std::cell::UnsafeCell;
@@ -22,6 +24,13 @@ use std::time::{Duration, Instant};
 
 /// `CUPTI_CB_DOMAIN_DRIVER_API`.
 const DRIVER_CALLS: u32 = 1;
+/// `CUPTI_CB_DOMAIN_RESOURCE`.
+const RESOURCES: u32 = 3;
+/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED` and `CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED`.
+const NODE_CREATED: u32 = 13;
+const NODE_CLONED: u32 = 20;
+/// `CU_GRAPH_NODE_TYPE_KERNEL`.
+const KERNEL_NODE: u32 = 0;
 /// `CUPTI_API_ENTER`.
 const ENTRY: u32 = 0;
 /// The first CUPTI whose callbacks are used, by the version of CUDA.
@@ -29,7 +38,7 @@ const SAFE_SINCE: (u32, u32) = (13, 5);
 /// How many threads can store stacks at a time. A thread for which there is no place counts its
 /// stack as lost.
 const WRITERS: usize = 64;
-/// How long a thread may take to leave [`launched`].
+/// How long a thread may take to leave [`called`].
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
 /// What CUPTI gives a subscriber's function for a call of the driver or of the runtime
@@ -48,6 +57,28 @@ struct CallbackData {
 }
 
 const _: () = assert!(offset_of!(CallbackData, correlation) == 64);
+
+/// What CUPTI gives it for something that the process makes (`CUpti_ResourceData`).
+#[repr(C)]
+struct ResourceData {
+    context: *mut c_void,
+    stream: *mut c_void,
+    about: *const GraphData,
+}
+
+/// What it says about graphs (`CUpti_GraphData`).
+#[repr(C)]
+struct GraphData {
+    graph: *mut c_void,
+    original_graph: *mut c_void,
+    node: *mut c_void,
+    original_node: *mut c_void,
+    node_type: u32,
+    dependency: *mut c_void,
+    exec: *mut c_void,
+}
+
+const _: () = assert!(offset_of!(GraphData, exec) == 48);
 
 /// A place in which one thread at a time stores records.
 struct Place {
@@ -81,6 +112,8 @@ static SPOOL: Spool = Spool(UnsafeCell::new(None));
 static SWITCH: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 /// Stacks for which there was no place.
 static LOST: AtomicU64 = AtomicU64::new(0);
+/// Whether there was no room to store where a node of a graph comes from.
+static NODES_LOST: AtomicBool = AtomicBool::new(false);
 
 /// A subscription to the calls that launch work. [`Launches::silence`] and [`Launches::end`] end it.
 #[derive(Debug)]
@@ -107,12 +140,13 @@ impl Launches {
             *SPOOL.0.get() = Some(sink.area());
         }
         LOST.store(0, Relaxed);
+        NODES_LOST.store(false, Relaxed);
         if !make_switch() {
             stop();
             return Err(no_stacks("no memory is left"));
         }
         turn(true);
-        let subscriber = cupti.subscribe(launched).map_err(|why| {
+        let subscriber = cupti.subscribe(called).map_err(|why| {
             stop();
             match why {
                 Status::OTHER_SUBSCRIBER => no_stacks(
@@ -131,11 +165,10 @@ impl Launches {
     /// Chooses the calls that launch work. Returns false if this CUPTI has no callbacks.
     pub fn choose(&self, cupti: &Cupti, sink: &mut Sink) -> bool {
         let mut any = false;
-        for call in LAUNCHES {
+        for (domain, call) in calls() {
             // An older CUPTI may not know a call.
             // SAFETY: a subscriber that CUPTI gave, which has not ended.
-            any |=
-                unsafe { cupti.enable_callback(self.subscriber, DRIVER_CALLS, call, true) }.is_ok();
+            any |= unsafe { cupti.enable_callback(self.subscriber, domain, call, true) }.is_ok();
         }
         if any {
             sink.put(&self.started.on, &[]);
@@ -157,9 +190,9 @@ impl Launches {
 
     /// Has CUPTI call nothing any more. Threads may still be on their way to the subscriber.
     pub fn silence(&self, cupti: &Cupti) {
-        for call in LAUNCHES {
+        for (domain, call) in calls() {
             // SAFETY: a subscriber that CUPTI gave, which has not ended.
-            let _ = unsafe { cupti.enable_callback(self.subscriber, DRIVER_CALLS, call, false) };
+            let _ = unsafe { cupti.enable_callback(self.subscriber, domain, call, false) };
         }
     }
 
@@ -185,7 +218,16 @@ impl Launches {
         let (record, words) = midair_stacks::cost().record();
         sink.put(&record, &words);
         sink.lost(kind::LAUNCH_STACK, LOST.swap(0, Relaxed));
+        if NODES_LOST.load(Relaxed) {
+            sink.put(&graph_step(graph_build::CHANGE, 0, 0), &[]);
+        }
     }
+}
+
+/// What CUPTI calls the subscriber for: domains and callback ids.
+fn calls() -> impl Iterator<Item = (u32, u32)> {
+    let launches = LAUNCHES.iter().map(|call| (DRIVER_CALLS, *call));
+    launches.chain([NODE_CREATED, NODE_CLONED].map(|id| (RESOURCES, id)))
 }
 
 fn report(modules: &[ModuleRecord], sink: &mut Sink) {
@@ -290,26 +332,98 @@ fn wait_until_empty() -> bool {
     true
 }
 
-/// CUPTI calls this at the entry and the exit of the calls that launch work, on the thread that makes
-/// the call.
+/// CUPTI calls this at the entry and the exit of the calls that launch work, and at the ends of what makes
+/// nodes of graphs, on the thread that makes the call.
 ///
 /// # Safety
-/// `data` is null or CUPTI's data of such a call.
-unsafe extern "C" fn launched(_: *mut c_void, _: u32, _: u32, data: *const c_void) {
+/// `data` is null or CUPTI's data of such a call, and `node_id` null or a [`NodeId`].
+unsafe extern "C" fn called(node_id: *mut c_void, domain: u32, id: u32, data: *const c_void) {
+    if !is_on(Relaxed) {
+        return;
+    }
+    if domain == RESOURCES {
+        // SAFETY: the caller's promise; null is no function.
+        unsafe {
+            let node_id = std::mem::transmute::<*mut c_void, Option<NodeId>>(node_id);
+            let about = data.cast::<ResourceData>().as_ref();
+            let about = about.and_then(|resource| resource.about.as_ref());
+            if let (Some(node_id), Some(about)) = (node_id, about) {
+                node(node_id, id, about);
+            }
+        }
+        return;
+    }
     // SAFETY: the caller's promise.
     let Some(call) = (unsafe { data.cast::<CallbackData>().as_ref() }) else {
         return;
     };
-    if call.site == ENTRY && is_on(Relaxed) {
-        take(call.correlation);
+    if call.site == ENTRY {
+        let is_kept = with_writer(|store| {
+            midair_stacks::take(call.correlation.into(), store);
+            true
+        });
+        if !is_kept {
+            LOST.fetch_add(1, Relaxed);
+        }
     }
 }
 
-fn take(correlation: u32) {
-    let Some(place) = free_place() else {
-        LOST.fetch_add(1, Relaxed);
+/// Stores where a node comes from: the stack that made it, or the node that it is a copy of.
+///
+/// # Safety
+/// `node_id` is CUPTI's, and CUPTI has just made this node.
+unsafe fn node(node_id: NodeId, callback: u32, about: &GraphData) {
+    let id = |node: *mut c_void| {
+        let mut id = 0;
+        // SAFETY: a node that CUPTI names, and a live integer.
+        let is_known = !node.is_null() && unsafe { node_id(node, &raw mut id) } == 0;
+        is_known.then_some(id)
+    };
+    let (operation, subject, made) = match callback {
+        NODE_CREATED if about.node_type == KERNEL_NODE => (graph_build::NODE, about.node, None),
+        NODE_CLONED => (
+            graph_build::NODE_COPY,
+            about.original_node,
+            Some(about.node),
+        ),
+        _ => return,
+    };
+    let (Some(subject), Some(made)) = (id(subject), made.map_or(Some(0), id)) else {
         return;
     };
+    let is_kept = with_writer(|store| {
+        let mut step = graph_step(operation, subject, made);
+        if operation == graph_build::NODE {
+            step.stack = midair_stacks::take(0, store);
+        }
+        store(kind::GRAPH_BUILD, [step.bytes(), &[]])
+    });
+    if !is_kept {
+        NODES_LOST.store(true, Relaxed);
+    }
+}
+
+fn graph_step(operation: u32, subject: u64, made: u64) -> GraphBuild {
+    GraphBuild {
+        header: Header {
+            size: size_of::<GraphBuild>() as u16,
+            kind: kind::GRAPH_BUILD,
+            flags: 0,
+            operation,
+        },
+        subject,
+        made,
+        ..GraphBuild::default()
+    }
+}
+
+/// Runs `write` with what stores a record, if stacks are on. Returns false where there is no place for the
+/// thread, or `write` says so.
+fn with_writer(write: impl FnOnce(&mut dyn FnMut(u8, [&[u8]; 2]) -> bool) -> bool) -> bool {
+    let Some(place) = free_place() else {
+        return false;
+    };
+    let mut is_kept = true;
     // Between the two looks the session may have ended; this one counts, see `stop`.
     if is_on(SeqCst) {
         // SAFETY: this thread has a place, and stacks are on. So the spool is there and stays until the
@@ -317,13 +431,12 @@ fn take(correlation: u32) {
         unsafe {
             if let Some(area) = *SPOOL.0.get() {
                 let writer = &mut *place.writer.get();
-                midair_stacks::take(correlation.into(), &mut |kind, parts| {
-                    writer.store(area, 0, kind, parts)
-                });
+                is_kept = write(&mut |kind, parts| writer.store(area, 0, kind, parts));
             }
         }
     }
     place.taken.store(false, SeqCst);
+    is_kept
 }
 
 /// Takes a place for the calling thread, mostly the one that it had before.

@@ -93,9 +93,9 @@ pub fn is_on() -> bool {
 }
 
 /// Takes the calling thread's stack for the call with this correlation id, and stores it with
-/// `store`, which takes a record as its kind, its fixed part and its tail. Does nothing where no
-/// stacks are taken, or where only Python's are and the thread is not in Python code. Returns the number
-/// of the stack, or 0.
+/// `store`, which takes a record as its kind, its fixed part and its tail. Without a correlation id (0)
+/// the caller stores whose stack it is. Does nothing where no stacks are taken, or where only Python's are
+/// and the thread is not in Python code. Returns the number of the stack, or 0.
 #[inline]
 pub fn take(correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) -> u32 {
     // SAFETY: it is null, or the mapping that `begin` has filled, which is never unmapped.
@@ -239,6 +239,9 @@ impl Session {
 }
 
 fn store_launch(number: u32, correlation: u64, store: &mut dyn FnMut(u8, [&[u8]; 2]) -> bool) {
+    if correlation == 0 {
+        return;
+    }
     let launch = LaunchStack {
         header: header::<LaunchStack>(kind::LAUNCH_STACK, number, 0),
         correlation,

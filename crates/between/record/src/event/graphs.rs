@@ -60,7 +60,7 @@ pub mod graph_build {
     /// The node `subject` was captured at a stack. Kernels name their nodes
     /// ([`crate::event::CudaLaunch::graph_node`]).
     pub const NODE: u32 = 9;
-    /// The node `made` of an executable graph stands for the node `subject`.
+    /// The node `made`, of an executable graph or of a copy of a graph, stands for the node `subject`.
     pub const NODE_COPY: u32 = 10;
 }
 

@@ -327,6 +327,13 @@ impl Stacks {
         }
     }
 
+    /// Takes the node of a graph that a kernel names, or 0.
+    pub(super) fn add_node_of_kernel(&mut self, node: u64) {
+        if self.is_on {
+            self.graphs.add_node_of_kernel(node);
+        }
+    }
+
     /// Returns what matches kernels with captured launches. It takes what is known of graphs.
     pub(super) fn matching(&mut self) -> Matching {
         Matching::new(std::mem::take(&mut self.graphs))

@@ -40,6 +40,8 @@ pub type BufferRequested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut u
 pub type BufferCompleted = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 /// A clock: ns.
 pub type Clock = unsafe extern "C" fn() -> u64;
+/// Writes the id of a node of a graph.
+pub type NodeId = unsafe extern "C" fn(*mut c_void, *mut u64) -> u32;
 /// A subscriber's function: its data, domain, callback id, data of the call.
 pub type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
@@ -149,6 +151,8 @@ functions! {
     enable_hw_trace = c"cuptiActivityEnableHWTrace": unsafe extern "C" fn(u8) -> u32;
     /// Has a subscriber's function called at a call of the runtime or of the driver.
     enable_callback = c"cuptiEnableCallback": unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> u32;
+    /// Writes the id that records of kernels have for this node of a graph.
+    graph_node_id = c"cuptiGetGraphNodeId": NodeId;
     /// Returns the number and a list of the kinds of callbacks.
     supported_domains = c"cuptiSupportedDomains": unsafe extern "C" fn(*mut usize, *mut *const u32) -> u32;
     /// Milliseconds between flushes by CUPTI's own thread; 0: none.

@@ -1,7 +1,8 @@
 //! One opened CUPTI, with its functions as methods, and each reason why a file is not usable.
 
 use super::functions::{
-    BufferCompleted, BufferRequested, Callback, Clock, Functions, Status, UnifiedMemoryConfig,
+    BufferCompleted, BufferRequested, Callback, Clock, Functions, NodeId, Status,
+    UnifiedMemoryConfig,
 };
 use midair_abi::cupti::{Layouts, cuda_version, layouts_for, result};
 use midair_cupti_file::{Candidate, Disk, OLDEST, Origin, Process, elf, major_of, search};
@@ -364,16 +365,20 @@ impl Cupti {
         // SAFETY: CUPTI's function, called with integers.
         Status::check(unsafe { enable(cbid, on.into()) })
     }
-    /// Subscribes: CUPTI calls `callback` at the calls that [`Cupti::enable_callback`] chooses. Returns
-    /// the subscriber.
+    /// Subscribes: CUPTI calls `callback` at the calls that [`Cupti::enable_callback`] chooses, with its
+    /// [`NodeId`] or null. Returns the subscriber.
     ///
     /// # Errors
     /// CUPTI's result: [`Status::OTHER_SUBSCRIBER`] if there is one.
     pub fn subscribe(&self, callback: Callback) -> Result<*mut c_void, Status> {
         let mut subscriber = std::ptr::null_mut();
+        let node_id = self.functions.graph_node_id;
+        let user = node_id.map_or(std::ptr::null_mut(), |function: NodeId| {
+            function as *mut c_void
+        });
         // SAFETY: CUPTI's function, with an out pointer that is live.
         Status::check(unsafe {
-            (self.functions.subscribe)(&raw mut subscriber, Some(callback), std::ptr::null_mut())
+            (self.functions.subscribe)(&raw mut subscriber, Some(callback), user)
         })?;
         Ok(subscriber)
     }

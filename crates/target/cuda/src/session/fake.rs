@@ -325,6 +325,7 @@ pub(crate) fn cupti() -> Cupti {
         enable_driver_api: Some(enable_driver_api),
         enable_hw_trace: None,
         enable_callback: None,
+        graph_node_id: None,
         supported_domains: None,
         flush_period: None,
         initialize_nvtx: Some(nvtx),

@@ -5,6 +5,8 @@
 //! with the captured launches by their sizes: of those with the same sizes, captured on one stream, each
 //! depends on the one before, so that HIP puts them into a queue in that order. Whatever could be
 //! matched in two ways is not matched.
+//!
+//! Kernels of CUDA's graphs name their nodes, which are copies of those that were captured.
 
 use foldhash::fast::RandomState;
 use midair_record::event::{CudaLaunch, GraphBuild, Kernel, graph_build};
@@ -13,6 +15,8 @@ use std::collections::HashMap;
 /// The most steps and launches of graphs that are kept. With more steps no kernel is matched.
 const MOST_STEPS: usize = 1 << 19;
 const MOST_REPLAYS: usize = 1 << 20;
+/// How many copies of copies of a node are followed: a graph within a graph is copied with it.
+const MOST_COPIES: usize = 16;
 
 /// What the records say about graphs.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +28,9 @@ pub struct Graphs {
     nodes: HashMap<u64, u32, RandomState>,
     copies: HashMap<u64, u64, RandomState>,
     has_more: bool,
+    /// Whether a kernel names its node, and whether some nodes are not known for want of room.
+    has_nodes: bool,
+    misses_nodes: bool,
 }
 
 impl Graphs {
@@ -40,22 +47,40 @@ impl Graphs {
             graph_build::NODE_COPY if self.copies.len() < MOST_STEPS => {
                 self.copies.insert(step.made, step.subject);
             }
-            graph_build::REPLAY | graph_build::NODE | graph_build::NODE_COPY => {}
-            _ if self.steps.len() < MOST_STEPS => self.steps.push(*step),
+            graph_build::REPLAY => {}
+            graph_build::NODE | graph_build::NODE_COPY => self.misses_nodes = true,
+            _ if self.steps.len() < MOST_STEPS => {
+                self.misses_nodes |=
+                    step.header.operation == graph_build::CHANGE && step.subject == 0;
+                self.steps.push(*step);
+            }
             _ => self.has_more = true,
         }
     }
 
-    /// Whether kernels may belong to graphs.
-    pub fn is_empty(&self) -> bool {
-        self.replays.is_empty() && self.nodes.is_empty()
+    /// Takes the node of a kernel, or 0.
+    pub(super) fn add_node_of_kernel(&mut self, node: u64) {
+        self.has_nodes |= node != 0;
     }
 
-    /// Returns the stack at which a node was captured; 0 where it is not known.
-    fn of_node(&self, node: u64) -> u32 {
-        let original = self.copies.get(&node).unwrap_or(&node);
-        let stack = self.nodes.get(&node).or_else(|| self.nodes.get(original));
-        stack.copied().unwrap_or(0)
+    /// Whether kernels may belong to graphs.
+    pub fn is_empty(&self) -> bool {
+        self.replays.is_empty() && !self.has_nodes
+    }
+
+    /// Returns where the node that a kernel names was captured.
+    fn of_node(&self, mut node: u64) -> Captured {
+        for _ in 0..MOST_COPIES {
+            if let Some(stack) = self.nodes.get(&node) {
+                return Captured::At(*stack);
+            }
+            match self.copies.get(&node) {
+                Some(original) => node = *original,
+                None if self.misses_nodes => break,
+                None => return Captured::Unseen,
+            }
+        }
+        Captured::At(0)
     }
 }
 
@@ -271,7 +296,7 @@ impl Matching {
     ) {
         let node = cuda.map_or(0, |cuda| cuda.graph_node);
         if node != 0 {
-            found(kernel.dispatch_id, Captured::At(self.graphs.of_node(node)));
+            found(kernel.dispatch_id, self.graphs.of_node(node));
             return;
         }
         let Some((exec, at)) = self.graphs.replays.get(&kernel.correlation) else {

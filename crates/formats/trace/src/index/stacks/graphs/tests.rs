@@ -1,6 +1,6 @@
 use super::*;
 use crate::index::Stacks;
-use midair_record::event::{Header, LaunchStack, Record, Stack, flag, kind};
+use midair_record::event::{Header, LaunchStack, Record, Stack, kind};
 
 /// Records of a process's graphs, each a microsecond after the one before, and the kernels of its launches.
 #[derive(Default)]
@@ -235,27 +235,22 @@ fn other_numbers_of_kernels_are_not_matched() {
     assert_eq!(process.stacks(&all), [9; 5]);
 }
 
-#[test]
-fn kernels_that_name_their_nodes_have_the_nodes_stacks() {
-    let mut process = Process::new();
-    let node = GraphBuild {
-        stack: 4,
-        ..process.step(graph_build::NODE, 70, 0)
+/// Returns the stacks of kernels that name these nodes. Each is launched at stack 9.
+fn stacks_of_nodes(process: &mut Process, nodes: &[u64]) -> Vec<u32> {
+    let launch = LaunchStack {
+        header: header(kind::LAUNCH_STACK, 9),
+        correlation: 5,
     };
-    process.stacks.learn(&Record::GraphBuild(node));
-    process.learn(graph_build::NODE_COPY, 70, 71);
+    process.stacks.learn(&Record::LaunchStack(launch));
     let mut matching = process.stacks.matching();
-    let mut stack = |dispatch_id: u64, graph_node: u64| {
+    let stack = |(node, at): (&u64, u64)| {
         let kernel = Kernel {
-            header: Header {
-                flags: flag::ORPHAN,
-                ..Header::default()
-            },
-            dispatch_id,
+            dispatch_id: at,
+            correlation: 5,
             ..Kernel::default()
         };
         let cuda = CudaLaunch {
-            graph_node,
+            graph_node: *node,
             ..CudaLaunch::default()
         };
         process
@@ -263,25 +258,28 @@ fn kernels_that_name_their_nodes_have_the_nodes_stacks() {
             .match_node(&mut matching, &kernel, Some(&cuda), true);
         process.stacks.of_kernel(&kernel)
     };
-    assert_eq!(
-        [stack(1, 70), stack(2, 71), stack(3, 72), stack(4, 0)],
-        [4, 4, 0, 0]
-    );
+    nodes.iter().zip(1..).map(stack).collect()
 }
 
-/// The time does not grow with the captures and graphs that there are.
+/// Also by copies of copies. Of some that were lost, it is not known whether they are from before the attach.
 #[test]
-fn many_open_captures_and_changes_are_read_in_time() {
-    let mut process = Process::new();
-    for at in 0..100_000 {
-        process.learn(graph_build::BEGIN, 0x10_0000 + at, 0);
-        process.learn(graph_build::COPY, 1, 0x100_0000 + at);
+fn kernels_that_name_their_nodes_have_the_nodes_stacks() {
+    for loses_nodes in [false, true] {
+        let mut process = Process::new();
+        let node = GraphBuild {
+            stack: 4,
+            ..process.step(graph_build::NODE, 70, 0)
+        };
+        process.stacks.learn(&Record::GraphBuild(node));
+        for (original, copy) in [(70, 71), (71, 80), (91, 90), (90, 91)] {
+            process.learn(graph_build::NODE_COPY, original, copy);
+        }
+        let mut unseen = BEFORE;
+        if loses_nodes {
+            process.learn(graph_build::CHANGE, 0, 0);
+            unseen = 9;
+        }
+        let found = stacks_of_nodes(&mut process, &[70, 71, 80, 72, 90, 0]);
+        assert_eq!(found, [4, 4, 4, unseen, 9, 9]);
     }
-    for _ in 0..100_000 {
-        process.captured(STREAM, 64, 1);
-        process.learn(graph_build::CHANGE, 0, 0);
-    }
-    let started = std::time::Instant::now();
-    assert!(process.stacks(&[]).is_empty());
-    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
 }
