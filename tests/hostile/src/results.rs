@@ -28,6 +28,7 @@ pub fn results(bytes: &[u8]) {
         panic!("the file is written");
     };
     let mut trace = Trace {
+        known: Default::default(),
         process: process(),
         agents: Vec::<Agent>::new(),
         records,

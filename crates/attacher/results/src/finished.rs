@@ -273,6 +273,7 @@ impl Finished {
             (None, None) => "complete".to_owned(),
         };
         let trace = Trace {
+            known: Default::default(),
             process: self.identity.process,
             agents: self.identity.agents,
             records: self.records,

@@ -5,7 +5,7 @@ use crate::counter_findings;
 use crate::counter_report::CounterReport;
 use crate::counters::batch::Batch;
 use crate::counters::reader::Reader;
-use crate::counters::{Counts, Verdict, values};
+use crate::counters::{Counting, Counts, Verdict, values};
 use crate::job::Job;
 use crate::model::{Plan, Trace};
 use crate::table::{Style, fit};
@@ -189,12 +189,12 @@ fn classes(job: &Job<'_>) -> (HashMap<Class, Counted>, HashMap<u64, Counted>) {
                 counted.time = counted.time.saturating_add(duration);
                 let ordinal = counted.statistics.dispatched(duration);
                 counted.statistics.dispatched_more(BATCHES_EACH - 1);
-                counted.count(&counts, part.group, ordinal, duration);
+                counted.count(&job.counting, &counts, part.group, (ordinal, duration));
             } else if let Some(counted) = classes.get_mut(&class(counts.kernel))
                 && let Some(ordinal) = ordinals.get(&counts.kernel.dispatch_id)
             {
                 let duration = counts.kernel.end.saturating_sub(counts.kernel.start);
-                counted.count(&counts, part.group, *ordinal, duration);
+                counted.count(&job.counting, &counts, part.group, (*ordinal, duration));
             }
             Ok(())
         },
@@ -224,14 +224,22 @@ fn sort_of<'b>(
 
 impl Counted {
     /// Adds what a window counted.
-    fn count(&mut self, counts: &Counts<'_>, group: u32, ordinal: u64, duration: u64) {
+    fn count(
+        &mut self,
+        counting: &Counting,
+        counts: &Counts<'_>,
+        group: u32,
+        (ordinal, duration): (u64, u64),
+    ) {
         self.node = counts.kernel.node;
         let mut sums = Vec::with_capacity(1 + counts.counters.len());
         sums.push(counts.over_time.unwrap_or(f64::NAN));
-        for (value, (_, name, values)) in (OVER_TIME + 1..).zip(&counts.counters) {
+        for (value, (id, _, values)) in (OVER_TIME + 1..).zip(&counts.counters) {
             // A counter that is in several groups is taken from the first of them.
             let place = Counter { group, value };
-            self.counters.entry(name).or_insert(place);
+            if let Some(name) = counting.name(*id) {
+                self.counters.entry(name).or_insert(place);
+            }
             sums.push(values::sum(values));
         }
         let window = Window {

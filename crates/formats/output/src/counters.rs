@@ -69,7 +69,7 @@ pub(crate) struct Counts<'a> {
     /// Number of the window.
     pub(crate) window: u64,
     /// The number, name and values of each counter, sorted by name.
-    pub(crate) counters: Vec<(u64, &'static str, Values)>,
+    pub(crate) counters: Vec<(u64, &'a str, Values)>,
     /// The sum of the counter by which windows are compared over time
     /// ([`CounterPlan::over_time`]), where the group counts it.
     pub(crate) over_time: Option<f64>,
@@ -113,6 +113,13 @@ impl Counting {
             Err(error) => counting.failed = Some(error.to_string()),
         }
         counting
+    }
+
+    /// Returns the name of a counter by its number.
+    pub(crate) fn name(&self, id: u64) -> Option<&'static str> {
+        let mut all = self.ids.iter();
+        all.find(|(_, number)| **number == id)
+            .map(|((_, name), _)| *name)
     }
 
     /// Returns every counter that was asked for, by node and name.

@@ -9,6 +9,7 @@ use midair_counters::CounterPlan;
 use midair_trace::kernel_filter::KernelFilter;
 use midair_trace::record_file::RecordFile;
 use midair_trace::steps::{MainLoop, main_loop};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,9 +46,44 @@ pub struct Attach {
     pub unrecorded_ns: u64,
 }
 
+/// What dispatches counted, where it comes as values and not as windows: from a database.
+#[derive(Debug, Clone, Default)]
+pub struct KnownCounts {
+    names: Vec<String>,
+    of: HashMap<u64, Vec<(usize, f64)>>,
+}
+
+impl KnownCounts {
+    /// Adds what a dispatch counted, at all places together.
+    pub fn add(&mut self, dispatch_id: u64, counter: &str, value: f64) {
+        let known = self.names.iter().position(|name| name == counter);
+        let at = known.unwrap_or_else(|| {
+            self.names.push(counter.to_owned());
+            self.names.len() - 1
+        });
+        self.of.entry(dispatch_id).or_default().push((at, value));
+    }
+
+    /// Whether no dispatch counted anything.
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Returns what a dispatch counted: the numbers of the counters from 1, their names, the values.
+    pub(crate) fn of(&self, dispatch_id: u64) -> Option<impl Iterator<Item = (u64, &str, f64)>> {
+        let values = self.of.get(&dispatch_id)?;
+        Some(values.iter().filter_map(|(at, value)| {
+            let name = self.names.get(*at)?;
+            Some((*at as u64 + 1, name.as_str(), *value))
+        }))
+    }
+}
+
 /// A finished session.
 #[derive(Debug)]
 pub struct Trace {
+    /// What dispatches counted, if there are no windows. Only pftrace shows it.
+    pub known: KnownCounts,
     /// The process.
     pub process: Process,
     /// The machine's CPUs and GPUs.

@@ -3,7 +3,7 @@
 use crate::window::Window;
 use crate::{Input, counters, read, tables};
 use midair_failure::{Failure, Kind};
-use midair_output::{Format, Names, Plan, write_together};
+use midair_output::{Format, KnownCounts, Names, Plan, Trace, write_together};
 use std::path::PathBuf;
 
 /// The form of csv files.
@@ -62,8 +62,34 @@ pub fn convert(
         }
     }
     read::notes::settle(&mut traces, &names, plan);
-    let mut files = write_together(&traces, &names, plan)
-        .map_err(|error| Failure::new(Kind::Output, error.to_string()))?;
+    let mut files = Vec::new();
+    let mut write = |traces: &[Trace], plan: &Plan| -> Result<(), Failure> {
+        if !plan.formats.is_empty() {
+            let written = write_together(traces, &names, plan);
+            files.extend(written.map_err(|error| Failure::new(Kind::Output, error.to_string()))?);
+        }
+        Ok(())
+    };
+    // Only one writer has values without windows.
+    let is_trace = |format: &Format| *format == Format::Pftrace;
+    let mut known = Vec::new();
+    if plan.formats.iter().any(is_trace) {
+        for part in &input.parts {
+            known.push(counters::known(input, part)?);
+        }
+    }
+    if known.iter().all(KnownCounts::is_empty) {
+        write(&traces, plan)?;
+    } else {
+        let mut of_some = plan.clone();
+        of_some.formats.retain(|format| !is_trace(format));
+        write(&traces, &of_some)?;
+        for (trace, known) in traces.iter_mut().zip(known) {
+            trace.known = known;
+        }
+        of_some.formats = vec![Format::Pftrace];
+        write(&traces, &of_some)?;
+    }
     files.extend(tables);
     if plan.formats.contains(&Format::Csv) {
         files.extend(counters::write(input, plan, window)?);

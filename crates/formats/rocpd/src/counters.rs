@@ -1,11 +1,11 @@
-//! Values of counters, for csv. They are no records, since a database has them computed; a row is
-//! what a dispatch counted at all places together.
+//! Values of counters, for csv and pftrace. They are no records, since a database has them computed; a
+//! row is what a dispatch counted at all places together.
 
 use crate::input::{Input, Part};
 use crate::unreadable;
 use crate::window::Window;
 use midair_failure::{Failure, Kind, plain};
-use midair_output::{AgentIndex, CounterCsv, CounterRow, Format, Plan};
+use midair_output::{AgentIndex, CounterCsv, CounterRow, Format, KnownCounts, Plan};
 use rusqlite::Row;
 use std::path::PathBuf;
 
@@ -43,6 +43,35 @@ pub(crate) fn write(
     }
 }
 
+/// Returns what the dispatches of a session counted, at all places together.
+///
+/// # Errors
+/// When the database cannot be read.
+pub(crate) fn known(input: &Input, part: &Part) -> Result<KnownCounts, Failure> {
+    let question = format!(
+        "SELECT d.dispatch_id, c.name, TOTAL(v.value) FROM {} AS v JOIN {} AS d ON d.event_id = v.event_id \
+         JOIN {} AS c ON c.id = v.pmc_id GROUP BY d.dispatch_id, c.name ORDER BY c.name",
+        part.table("pmc_event"),
+        part.table("kernel_dispatch"),
+        part.table("info_pmc")
+    );
+    let read = || {
+        let mut known = KnownCounts::default();
+        let mut statement = input.connection.prepare(&question)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let name: String = row.get::<_, Option<String>>(1)?.unwrap_or_default();
+            let dispatch: i64 = row.get::<_, Option<i64>>(0)?.unwrap_or_default();
+            known.add(dispatch as u64, &name, row.get(2)?);
+        }
+        Ok(known)
+    };
+    read().map_err(|error: rusqlite::Error| unreadable(&part.path, error))
+}
+
+/// The formats that have values of dispatches.
+pub(crate) const FORMATS: [Format; 2] = [Format::Csv, Format::Pftrace];
+
 /// Returns which values of a session are not in the files, in sentences.
 ///
 /// # Errors
@@ -68,11 +97,14 @@ pub(crate) fn left(input: &Input, part: &Part, plan: &Plan) -> Result<Vec<String
             counted(others)
         ));
     }
-    let others = plan.formats.iter().filter(|format| **format != Format::Csv);
+    let others = plan
+        .formats
+        .iter()
+        .filter(|format| !FORMATS.contains(format));
     let others: Vec<&str> = others.map(|format| format.name()).collect();
     if of_dispatches > 0 && !others.is_empty() {
         left.push(format!(
-            "{} in {path} are converted to csv alone, not to {}",
+            "{} in {path} are converted to csv and pftrace, not to {}",
             counted(of_dispatches),
             others.join(", ")
         ));

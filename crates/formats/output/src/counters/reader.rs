@@ -6,6 +6,7 @@ use super::windows;
 use crate::files::WriteError;
 use crate::job::Job;
 use crate::sink::Sink;
+use midair_counters::dimension::Position;
 use midair_record::event::{CounterWindow, Record};
 use std::collections::HashMap;
 
@@ -84,6 +85,19 @@ impl<'j> Reader<'j> {
         record: &Record<'_>,
         sinks: &mut [Box<dyn Sink + '_>],
     ) -> Result<(), WriteError> {
+        if let Record::Kernel(kernel, _) = record
+            && let Some(known) = self.job.trace.known.of(kernel.dispatch_id)
+        {
+            let all = known.map(|(id, name, value)| (id, name, vec![(Position::default(), value)]));
+            let counts = Counts {
+                kernel,
+                batch: None,
+                window: 0,
+                counters: all.collect(),
+                over_time: None,
+            };
+            return sinks.iter_mut().try_for_each(|sink| sink.counted(&counts));
+        }
         let Record::CounterWindow(part, words) = record else {
             return sinks.iter_mut().try_for_each(|sink| sink.record(record));
         };

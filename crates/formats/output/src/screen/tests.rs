@@ -273,6 +273,7 @@ fn trace(records: &[Vec<u8>]) -> Trace {
         assert_eq!(writer.append(record).unwrap(), 1);
     }
     Trace {
+        known: Default::default(),
         process: Process {
             pid: 42,
             command: vec!["train".to_owned()],

@@ -291,6 +291,7 @@ pub fn trace(golden: &Value, names: &Names) -> Trace {
     let mut writer = writer();
     append_session(&mut writer, golden, names);
     Trace {
+        known: Default::default(),
         agents: agents(),
         ..trace_of(writer, golden)
     }
@@ -328,6 +329,7 @@ pub fn trace_of(writer: RecordWriter, golden: &Value) -> Trace {
     let metadata = &golden["metadata"];
     let node = &metadata["node"];
     Trace {
+        known: Default::default(),
         process: Process {
             pid: small(&metadata["pid"]),
             ppid: 1,

@@ -135,6 +135,7 @@ pub fn session(mut writer: RecordWriter, counters: CounterPlan) -> Trace {
     }
     append_described(&mut writer, &agents, &golden);
     Trace {
+        known: Default::default(),
         agents,
         counters,
         ..trace_of(writer, &golden)

@@ -33,6 +33,7 @@ fn trace(events: &[KfdEvent]) -> Trace {
         append(&mut all, &event::encode(of, &[]));
     }
     Trace {
+        known: Default::default(),
         agents: agents(),
         ..trace_of(all, &golden_json())
     }
@@ -129,6 +130,7 @@ fn json_says_where_code_objects_are() {
         append(&mut all, &event::encode(&object, uri));
     }
     let trace = Trace {
+        known: Default::default(),
         agents: agents(),
         ..trace_of(all, &golden_json())
     };

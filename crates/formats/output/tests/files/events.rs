@@ -86,6 +86,7 @@ pub fn some_events() -> Trace {
     });
     barrier(all, 700, 730, 3, Untimed::Timed);
     Trace {
+        known: Default::default(),
         agents: agents(),
         ..trace_of(writer, &golden_json())
     }

@@ -182,6 +182,7 @@ fn collectives() -> (Trace, Names) {
     };
     append(&mut writer, &event::encode(&beside, &[]));
     let trace = Trace {
+        known: Default::default(),
         agents: agents(),
         ..trace_of(writer, &golden)
     };

@@ -326,6 +326,7 @@ fn a_copy_is_on_the_track_of_its_gpu() {
         append(&mut writer, &event::encode(&copy, &[]));
     }
     let trace = Trace {
+        known: Default::default(),
         agents,
         ..trace_of(writer, &golden)
     };

@@ -107,6 +107,7 @@ fn trace((name, pid, lossy): (&str, u32, bool)) -> Trace {
         agents.truncate(1);
     }
     let mut trace = Trace {
+        known: Default::default(),
         process: Process {
             pid,
             ppid: 1,

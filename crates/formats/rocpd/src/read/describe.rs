@@ -92,6 +92,7 @@ impl Described {
     /// Returns the trace of these records.
     pub(super) fn into_trace(self, records: RecordFile) -> Trace {
         Trace {
+            known: Default::default(),
             process: self.process,
             agents: self.agents,
             records,

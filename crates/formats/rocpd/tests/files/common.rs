@@ -273,6 +273,7 @@ pub fn session(pid: u32) -> Trace {
         &[],
     ));
     Trace {
+        known: Default::default(),
         process: Process {
             pid,
             ppid: 1,

@@ -194,7 +194,20 @@ fn values_of_counters_are_in_csv() {
     assert!(!json.join(file).exists());
     let notes = converted.notes.join("; ");
     assert!(notes.contains("27 counter values"), "{notes}");
-    assert!(notes.ends_with("csv alone, not to json"), "{notes}");
+    assert!(notes.ends_with("csv and pftrace, not to json"), "{notes}");
+    // A track for each counter, as in the trace that the attach would have written.
+    let trace = dir.path().join("trace");
+    let formats = [Format::Pftrace];
+    let converted = convert(&input, &plan(&trace, &formats), CsvForm::Rocpd, None).unwrap();
+    assert_eq!(converted.notes, [""; 0]);
+    let bytes = std::fs::read(trace.join("r_results.pftrace")).unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    for counter in ["GRBM_COUNT", "SQ_WAVES"] {
+        assert!(
+            text.contains(&format!("Agent [1] PMC {counter}")),
+            "{counter}"
+        );
+    }
 }
 
 /// Returns the headings of a csv file, and how many rows it has.
