@@ -22,6 +22,7 @@ use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, EnterError, EntryPath, Grade, Options, approach, enter_by};
 use midair_output::RecordWriter;
 use midair_procinfo::Pid;
+use midair_procinfo::maps::Mapping;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
 use midair_settings::EXTRA_COUNTERS;
@@ -282,8 +283,8 @@ impl Looked {
         let mut approach = approach_to(request.pid)?;
         // The worker thread of a complete session needs a moment to park, and longer where memory
         // is locked.
-        let patience = Instant::now() + CLEARING;
-        while worker_is_busy(&approach) && Instant::now() < patience {
+        let looked = Instant::now();
+        while worker_is_busy(&approach) && looked.elapsed() < clearing(&approach) {
             std::thread::sleep(CLEARING / 20);
             approach = approach_to(request.pid)?;
         }
@@ -377,6 +378,22 @@ impl Remarks {
 
 /// How long the previous session may take to clean up before the process counts as busy.
 const CLEARING: Duration = Duration::from_millis(400);
+
+/// The same where the process has no memory of a session any more. Then its worker thread only needs a
+/// processor, which it may not get for long on a busy machine.
+const PARKING: Duration = Duration::from_secs(3);
+
+/// Returns how long to wait for the worker thread.
+fn clearing(approach: &Approach) -> Duration {
+    let is_spool = |mapping: &Mapping| mapping.path.starts_with(SPOOL);
+    match &approach.inspection {
+        Ok(look) if !look.modules.mappings.iter().any(is_spool) => PARKING,
+        _ => CLEARING,
+    }
+}
+
+/// The path of a session's memory in a list of mappings.
+const SPOOL: &[u8] = b"/memfd:midair-spool";
 
 /// Whether the process has a worker thread that is not parked and waits for no attacher.
 fn worker_is_busy(approach: &Approach) -> bool {
