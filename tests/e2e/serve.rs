@@ -102,7 +102,6 @@ fn answers_are_what_the_gpus_did() -> Result<()> {
         "midair_serve_requests_total{kind=\"pprof\",status=\"200\"} 1",
         "midair_serve_requests_total{kind=\"top\",status=\"200\"} 2",
         "midair_serve_sessions 0",
-        "# EOF",
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
@@ -159,6 +158,77 @@ fn a_signal_ends_the_server_and_leaves_the_process_as_it_was() -> Result<()> {
     drop(one);
     assert!(!socket.exists(), "the socket is left");
     // The session was detached from: another one starts at once.
+    let server = Server::start(&[])?;
+    server
+        .get(&format!("/top/{pid}?seconds=0.3"))?
+        .document(200)?;
+    target.expect("iter")?;
+    server.end()
+}
+
+/// Returns the sum of the samples with this start.
+fn sum(metrics: &str, start: &str) -> f64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(start));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum()
+}
+
+#[test]
+fn what_is_always_recorded_is_what_the_gpus_did() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let log = dir.path().join("log");
+    // A name of its own, so that no other test's process is recorded, nor another one's server records it.
+    let program = dir.path().join("served-by-one");
+    let usual = workload(&[])?;
+    std::fs::copy(usual.get_program(), &program)?;
+    let mut command = Command::new(&program);
+    command.env_clear().args(usual.get_args());
+    let variables = usual
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    command.envs(variables).env("MODEL_LOG", &log);
+    let mut target = Target::spawn(command)?;
+    target.expect("iter 3")?;
+    let server = Server::start(&["--always", "20%", "--only-name", "served-by-one"])?;
+    let pid = target.pid();
+    let of = |family: &str| format!("midair_{family}{{pid=\"{pid}\"");
+    let metrics =
+        || -> Result<String> { Ok(String::from_utf8(server.get("/metrics")?.bytes(200)?)?) };
+    let recorded = |text: &str| sum(text, &of("recorded_seconds_total"));
+    until("a second of bursts", || Ok(recorded(&metrics()?) > 1.0))?;
+    let text = metrics()?;
+    assert!(text.contains("program=\"served-by-one\""), "{text}");
+    assert_eq!(sum(&text, &of("lost_records_total")), 0.0);
+    // Each moment of a burst has one state on each GPU.
+    for gpu in ["0", "1"] {
+        let states = format!("{},gpu=\"{gpu}\"", of("gpu_time_seconds_total"));
+        let all = sum(&text, &states);
+        assert!((all - recorded(&text)).abs() < 1e-6, "{all}: {text}");
+    }
+    // The log has the same mean time of a kernel, and about as many kernels in a second.
+    let log = ModelLog::read(&log)?;
+    let ran: Vec<_> = log.dispatches().collect();
+    let times: Vec<f64> = (ran.iter().map(|it| it.packet.end - it.packet.start))
+        .map(|ns| ns as f64 / 1e9)
+        .collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let kernels = sum(&text, &of("kernels_total"));
+    let shown = sum(&text, &of("kernel_seconds_total")) / kernels;
+    assert!((shown / mean - 1.0).abs() < 0.2, "{shown}, not {mean}");
+    let first = ran.iter().map(|it| it.packet.start).min().ok_or("no log")?;
+    let last = ran.iter().map(|it| it.packet.end).max().ok_or("no log")?;
+    let rate = ran.len() as f64 / ((last - first) as f64 / 1e9);
+    let shown = kernels / recorded(&text);
+    assert!((0.5..2.0).contains(&(shown / rate)), "{shown}, not {rate}");
+
+    // A request has the process for itself, and afterwards its turn goes on from the same sums.
+    server
+        .get(&format!("/top/{pid}?seconds=0.3"))?
+        .document(200)?;
+    let before = recorded(&text);
+    until("the next turn", || Ok(recorded(&metrics()?) > before + 0.2))?;
+    server.end()?;
+    // Nothing is left of it.
     let server = Server::start(&[])?;
     server
         .get(&format!("/top/{pid}?seconds=0.3"))?

@@ -10,6 +10,7 @@
 //! whatever exceeds it is summed up under one name.
 #![forbid(unsafe_code)]
 
+mod class;
 mod code;
 mod fast;
 mod gauge;
@@ -20,6 +21,8 @@ mod model;
 mod ran;
 mod recent;
 mod snapshot;
+mod sums;
+mod totals;
 mod trigger;
 mod watched;
 mod wishes;
@@ -30,6 +33,7 @@ pub use histogram::{Histogram, WIDTH as HISTOGRAM_WIDTH};
 pub use json::SCHEMA;
 pub use model::{Flight, Model, Pulse};
 pub use snapshot::{Call, Copies, Device, Head, Idle, Kernel, Queue, Snapshot, stragglers};
+pub use totals::{STATES, Totals};
 pub use trigger::{FORMS, Happened, Trigger};
 pub use watched::{Process, Watched};
 pub use wishes::{Answer, Cut};

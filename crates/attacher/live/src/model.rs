@@ -6,6 +6,7 @@ use crate::gauge::{Counter, Gauge};
 use crate::lane::Lane;
 use crate::ran::Ran;
 use crate::recent::{Recent, SLOT, WINDOW};
+use crate::sums::Sums;
 use crate::trigger::Triggers;
 use crate::wishes::Wishes;
 use midair_output::{DeviceReadings, Names, Observer, Stat, is_wait};
@@ -122,6 +123,8 @@ pub struct Model {
     /// When threads of the host were in a call that waits.
     pub(crate) waiting: Lane,
     pub(crate) untimed: u64,
+    /// What bursts add up to.
+    pub(crate) sums: Sums,
     symbols: HashMap<u64, Vec<u8>, Fast>,
     objects: HashMap<u64, u64, Fast>,
     name_bytes: usize,
@@ -164,6 +167,7 @@ impl Model {
             queues: BTreeMap::new(),
             waiting: Lane::default(),
             untimed: 0,
+            sums: Sums::default(),
             symbols: HashMap::default(),
             objects: HashMap::default(),
             name_bytes: 0,
@@ -264,7 +268,7 @@ impl Model {
     }
 
     /// Limits a time of the target's to the present, so that a false one does no harm.
-    fn time(&self, time: u64) -> u64 {
+    pub(crate) fn time(&self, time: u64) -> u64 {
         // Records may be some milliseconds younger than the last pulse.
         time.min(self.pulse.now.saturating_add(4 * SLOT))
     }
@@ -309,6 +313,7 @@ impl Model {
             lanes.busy.add(start, end);
             if kernel.rung > 0 {
                 lanes.queued.add(kernel.rung, start);
+                self.sums.add_delay(start.saturating_sub(kernel.rung));
             }
         }
     }
@@ -423,6 +428,7 @@ impl Observer for Model {
                 let values = self.readings.as_mut().map(|it| it.take(part, words));
                 self.add_values(&values.unwrap_or_default());
             }
+            Record::Burst(burst) => self.add_burst(burst),
             Record::KernelSymbol(symbol, name) => self.add_symbol(symbol, name),
             Record::Code(..) | Record::Stack(..) | Record::LaunchStack(_) | Record::Note(_) => {
                 self.code.learn(record);

@@ -383,18 +383,21 @@ fn copies(
     recent: &std::ops::Range<u64>,
     per_second: impl Fn(u64) -> f64,
 ) -> Vec<Copies> {
-    let copy = midair_domain::kind::MEMORY_COPY;
-    let prefix = format!("{}_", model.names.kind(copy));
-    let row = |(direction, called): (&u32, &Called)| {
-        let name = model.names.operation(copy, *direction);
-        Copies {
-            name: name.replace(&prefix, "").to_lowercase().replace('_', " "),
-            rate: per_second(called.recent.sum(recent).bytes),
-            bytes: called.bytes,
-            total: called.total,
-        }
+    let row = |(direction, called): (&u32, &Called)| Copies {
+        name: direction_name(model, *direction),
+        rate: per_second(called.recent.sum(recent).bytes),
+        bytes: called.bytes,
+        total: called.total,
     };
     model.copies.iter().map(row).collect()
+}
+
+/// Returns the name of a direction of copies.
+pub(crate) fn direction_name(model: &Model, direction: u32) -> String {
+    let copy = midair_domain::kind::MEMORY_COPY;
+    let prefix = format!("{}_", model.names.kind(copy));
+    let name = model.names.operation(copy, direction);
+    name.replace(&prefix, "").to_lowercase().replace('_', " ")
 }
 
 fn queues(model: &Model, labels: &BTreeMap<u64, String>) -> Vec<Queue> {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Kind};
 use crate::recording::Recording;
-use crate::session::Session;
+use crate::session::{EACH, Session};
 use midair_session::{Install, Keep, Pid, Request, Requested, Watched};
 use midair_settings::literal::literal;
 use midair_settings::options::option;
@@ -21,7 +21,19 @@ pub struct Attach {
     duration: Option<Duration>,
     wait: Option<Duration>,
     program: Option<PathBuf>,
-    live: Option<Watched>,
+    live: Option<Live>,
+}
+
+/// How a view follows a session ([`Attach::live`]).
+#[doc(hidden)]
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// The view.
+    pub watched: Watched,
+    /// How often records are collected; less than five seconds.
+    pub every: Duration,
+    /// The memory in the process for those that were not collected yet, in bytes.
+    pub spool_bytes: u64,
 }
 
 impl Attach {
@@ -94,10 +106,10 @@ impl Attach {
         self
     }
 
-    /// Shows what the process does now in this view, and keeps no records.
+    /// Shows what the process does now in a view, and keeps no records.
     #[doc(hidden)]
-    pub fn live(mut self, watched: Watched) -> Attach {
-        self.live = Some(watched);
+    pub fn live(mut self, live: Live) -> Attach {
+        self.live = Some(live);
         self
     }
 
@@ -126,15 +138,18 @@ impl Attach {
         let mut request = Request::new(pid, settings);
         request.asked = asked;
         request.wait = self.wait;
-        if self.live.is_some() {
-            request.live = self.live;
+        let mut each = EACH;
+        if let Some(live) = self.live {
+            request.live = Some(live.watched);
+            request.spool_bytes = live.spool_bytes;
+            each = live.every;
             request.keep = Keep::Latest {
                 time: Duration::ZERO,
                 bytes: 0,
             };
         }
         let session = midair_session::Session::attach_from(&install, &request)?;
-        Session::follow(session, self.duration)
+        Session::follow(session, self.duration, each)
     }
 
     fn settings(&self) -> Result<(Settings, Requested), Error> {

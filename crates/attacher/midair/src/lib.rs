@@ -28,6 +28,8 @@ mod records;
 mod session;
 
 pub use attach::Attach;
+#[doc(hidden)]
+pub use attach::Live;
 pub use error::{Error, Kind};
 pub use midair_output::Format;
 pub use recording::Recording;

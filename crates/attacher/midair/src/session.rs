@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How often the records are collected. The process's side ends the session if nothing is collected
 /// for five seconds.
-const EACH: Duration = Duration::from_millis(100);
+pub(crate) const EACH: Duration = Duration::from_millis(100);
 
 /// What the thread returns: the records, and why collecting ended early, if it did.
 type Gathered = Result<(Collected, Option<Failure>), Failure>;
@@ -28,11 +28,12 @@ impl Session {
     pub(crate) fn follow(
         session: midair_session::Session,
         duration: Option<Duration>,
+        each: Duration,
     ) -> Result<Session, Error> {
         let (stop, stopped) = channel();
         let thread = Builder::new()
             .name("midair".to_owned())
-            .spawn(move || collect(session, duration, &stopped))
+            .spawn(move || collect(session, duration, each, &stopped))
             .map_err(|error| Error::new(Kind::Enter, format!("cannot make a thread: {error}")))?;
         Ok(Session {
             stop: Some(stop),
@@ -85,6 +86,7 @@ impl Drop for Session {
 fn collect(
     mut session: midair_session::Session,
     duration: Option<Duration>,
+    each: Duration,
     stopped: &Receiver<()>,
 ) -> Gathered {
     // A duration that exceeds the clock's range never ends.
@@ -100,7 +102,7 @@ fn collect(
         if left == Some(Duration::ZERO) {
             break None;
         }
-        match stopped.recv_timeout(EACH.min(left.unwrap_or(EACH))) {
+        match stopped.recv_timeout(each.min(left.unwrap_or(each))) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break None,
         }

@@ -10,10 +10,11 @@
 //! * [`listen`] accepts connections within limits; [`stall`] ends those that do not move.
 //! * [`ask`] turns a request line into an [`ask::Ask`], and nothing else of a request is obeyed.
 //! * [`work`] attaches, looks and lists; [`answer`] is what goes back.
-//! * [`metrics`] is the page for Prometheus.
+//! * [`metrics`] is the page for Prometheus, [`processes`] its part about processes that [`always`] keeps recorded.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod always;
 mod answer;
 mod ask;
 mod clients;
@@ -21,12 +22,14 @@ mod listen;
 mod metrics;
 mod options;
 mod policy;
+mod processes;
 mod route;
 mod stall;
 mod work;
 
 use midair_failure::{Failure, Kind, plain};
 use midair_secure::Command;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use options::Options;
 use std::io::Write;
 use std::sync::Arc;
@@ -54,6 +57,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
         Failure::new(Kind::Installation, refused.to_string()).hint(refused.remedy())
     })?;
     let options = Options::parse(words)?;
+    raise_limit();
     let threads = options.sessions + work::LISTS;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVING)
@@ -66,6 +70,13 @@ fn run(words: &[String]) -> Result<(), Failure> {
     // Each attach sees that its client has gone, and detaches.
     runtime.shutdown_timeout(END);
     served
+}
+
+/// Raises the number of descriptors as far as is allowed: each process that is recorded takes some.
+fn raise_limit() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
 }
 
 /// Writes a line on standard error.

@@ -1,5 +1,6 @@
 //! The page for Prometheus, in OpenMetrics' text.
 
+use crate::processes::{self, Recorded};
 use midair_failure::plain;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -7,8 +8,32 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The content type.
-pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The two texts of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Text {
+    /// OpenMetrics, for those who accept it, as Prometheus does.
+    Open,
+    /// The older text of Prometheus.
+    Prometheus,
+}
+
+impl Text {
+    /// Returns the text that this `Accept` prefers.
+    pub(crate) fn accepted(accept: &str) -> Text {
+        match accept.contains("application/openmetrics-text") {
+            true => Text::Open,
+            false => Text::Prometheus,
+        }
+    }
+
+    /// Returns the content type.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Text::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Text::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
 
 /// What the server has done so far.
 #[derive(Debug)]
@@ -34,28 +59,48 @@ impl Counts {
 }
 
 /// A page that is being written.
-#[derive(Debug, Default)]
-pub(crate) struct Page(String);
+#[derive(Debug)]
+pub(crate) struct Page {
+    text: Text,
+    page: String,
+}
 
 impl Page {
-    /// Starts a family.
-    pub(crate) fn family(&mut self, name: &str, kind: &str, unit: &str, help: &str) {
-        let _ = writeln!(self.0, "# TYPE {name} {kind}");
-        if !unit.is_empty() {
-            let _ = writeln!(self.0, "# UNIT {name} {unit}");
+    pub(crate) fn new(text: Text) -> Page {
+        Page {
+            text,
+            page: String::new(),
         }
-        let _ = writeln!(self.0, "# HELP {name} {help}.");
+    }
+
+    /// Starts a family. In the older text its name is the samples' own, and it has no unit.
+    pub(crate) fn family(&mut self, name: &str, kind: &str, unit: &str, help: &str) {
+        let (name, kind) = match (self.text, kind) {
+            (Text::Prometheus, "counter") => (format!("{name}_total"), kind),
+            (Text::Prometheus, "info") => (format!("{name}_info"), "gauge"),
+            _ => (name.to_owned(), kind),
+        };
+        let _ = writeln!(self.page, "# TYPE {name} {kind}");
+        if !unit.is_empty() && self.text == Text::Open {
+            let _ = writeln!(self.page, "# UNIT {name} {unit}");
+        }
+        let _ = writeln!(self.page, "# HELP {name} {help}.");
+    }
+
+    /// Adds a sample of a family of counters.
+    pub(crate) fn counted(&mut self, family: &str, labels: &[(&str, &str)], value: f64) {
+        self.sample(&format!("{family}_total"), labels, value);
     }
 
     /// Adds a sample of it.
     pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        self.0.push_str(name);
+        self.page.push_str(name);
         for (at, (key, text)) in labels.iter().enumerate() {
             let before = if at == 0 { '{' } else { ',' };
-            let _ = write!(self.0, "{before}{key}=\"{}\"", escaped(text));
+            let _ = write!(self.page, "{before}{key}=\"{}\"", escaped(text));
         }
         let after = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.0, "{after} {value}");
+        let _ = writeln!(self.page, "{after} {value}");
     }
 }
 
@@ -81,9 +126,14 @@ fn escaped(text: &str) -> String {
     all
 }
 
-/// Returns the page.
-pub(crate) fn page(counts: &Counts, under_way: usize) -> String {
-    let mut page = Page::default();
+/// Returns the page. `recorded` is what is recorded all the time.
+pub(crate) fn page(
+    text: Text,
+    counts: &Counts,
+    under_way: usize,
+    recorded: Option<&Recorded>,
+) -> String {
+    let mut page = Page::new(text);
     page.family("midair_build", "info", "", "The version");
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     page.sample("midair_build_info", &version, 1.0);
@@ -94,22 +144,29 @@ pub(crate) fn page(counts: &Counts, under_way: usize) -> String {
         let answers = answers.unwrap_or_else(PoisonError::into_inner);
         for ((kind, status), count) in answers.iter() {
             let labels = [("kind", *kind), ("status", &status.to_string())];
-            page.sample("midair_serve_requests_total", &labels, *count as f64);
+            page.counted(name, &labels, *count as f64);
         }
     }
     let name = "midair_serve_sessions";
-    page.family(name, "gauge", "", "Attaches and looks that are under way");
+    let help = "Attaches and looks of requests that are under way";
+    page.family(name, "gauge", "", help);
     page.sample(name, &[], under_way as f64);
     let name = "midair_serve_cpu_seconds";
     page.family(name, "counter", "seconds", "Processor time of the server");
     let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     let spent = spent.map(Duration::from).unwrap_or_default();
-    page.sample("midair_serve_cpu_seconds_total", &[], spent.as_secs_f64());
+    page.counted(name, &[], spent.as_secs_f64());
     let name = "midair_serve_uptime_seconds";
-    page.family(name, "gauge", "seconds", "Time since the server's start");
+    let help = "Time since the start of the server";
+    page.family(name, "gauge", "seconds", help);
     page.sample(name, &[], counts.began.elapsed().as_secs_f64());
-    page.0.push_str("# EOF\n");
-    page.0
+    if let Some(recorded) = recorded {
+        processes::write(&mut page, recorded);
+    }
+    if text == Text::Open {
+        page.page.push_str("# EOF\n");
+    }
+    page.page
 }
 
 #[cfg(test)]
@@ -118,10 +175,10 @@ mod tests {
 
     #[test]
     fn names_of_processes_break_no_line() {
-        let mut page = Page::default();
+        let mut page = Page::new(Text::Open);
         let name = "a\"} 1\nmidair_x 2\\\u{1b}";
         page.sample("m", &[("kernel", name), ("x", &"y".repeat(999))], 0.5);
-        let line = page.0.strip_suffix('\n').unwrap();
+        let line = page.page.strip_suffix('\n').unwrap();
         assert!(!line.contains(['\n', '\u{1b}']), "{line}");
         assert!(line.starts_with("m{kernel=\"a\\\"} 1"), "{line}");
         assert!(line.ends_with("yyy…\"} 0.5") && line.len() < 400, "{line}");
@@ -132,15 +189,18 @@ mod tests {
         let counts = Counts::new();
         counts.answered("top", 200);
         counts.answered("top", 200);
-        let page = page(&counts, 3);
-        assert!(page.contains("midair_serve_requests_total{kind=\"top\",status=\"200\"} 2\n"));
-        assert!(page.contains("\nmidair_serve_sessions 3\n") && page.ends_with("\n# EOF\n"));
-        let mut family = String::new();
-        for line in page.lines() {
-            match line.strip_prefix("# TYPE ") {
-                Some(rest) => family = rest.split(' ').next().unwrap().to_owned(),
-                None if line.starts_with('#') => {}
-                None => assert!(line.starts_with(&family), "{line}"),
+        for text in [Text::Open, Text::Prometheus] {
+            let page = page(text, &counts, 3, Some(&Recorded::default()));
+            assert!(page.contains("midair_serve_requests_total{kind=\"top\",status=\"200\"} 2\n"));
+            assert!(page.contains("\nmidair_serve_sessions 3\n"));
+            assert_eq!(page.ends_with("\n# EOF\n"), text == Text::Open);
+            let mut family = String::new();
+            for line in page.lines() {
+                match line.strip_prefix("# TYPE ") {
+                    Some(rest) => family = rest.split(' ').next().unwrap().to_owned(),
+                    None if line.starts_with('#') => {}
+                    None => assert!(line.starts_with(&family), "{line}"),
+                }
             }
         }
     }

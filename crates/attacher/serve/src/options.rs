@@ -14,6 +14,9 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// The most attaches at the same time, whatever `--sessions` says.
 const MOST_SESSIONS: u64 = 64;
 
+/// The most that `--always` may name.
+const MOST_OVERHEAD: u32 = 50;
+
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -31,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) sessions: usize,
     /// The longest recording of one request.
     pub(crate) longest: Duration,
+    /// What recording all processes all the time may cost each, in percent, where that is asked for.
+    pub(crate) always: Option<u32>,
     /// The most MiB of one request's records, and of its answer.
     pub(crate) most_mib: u64,
 }
@@ -126,6 +131,7 @@ impl Options {
             )?,
             sessions: given.number("sessions", MOST_SESSIONS)? as usize,
             longest,
+            always: given.one("always").map(percent).transpose()?,
             most_mib: given.number("most-mib", 1 << 20)?,
         })
     }
@@ -133,6 +139,16 @@ impl Options {
 
 pub(crate) fn usage(what: String) -> Failure {
     Failure::new(Kind::Usage, what)
+}
+
+fn percent(word: &str) -> Result<u32, Failure> {
+    let number = word.strip_suffix('%').unwrap_or(word).parse().ok();
+    let fits = number.filter(|number| (1..=MOST_OVERHEAD).contains(number));
+    fits.ok_or_else(|| {
+        usage(format!(
+            "--always {word} is not a percentage from 1% to {MOST_OVERHEAD}%"
+        ))
+    })
 }
 
 fn address(word: &str) -> Result<Address, Failure> {
@@ -191,6 +207,8 @@ mod tests {
             ("--sessions 0", "from 1 to 64"),
             ("--sessions 65", "from 1 to 64"),
             ("--sessions 2 --sessions 3", "given twice"),
+            ("--always 0%", "a percentage"),
+            ("--always 51", "a percentage"),
             ("--longest 11m", "at most 10m"),
             ("--client-user no-such-user-here", "there is no user"),
             ("--only-name (", "--only-name"),

@@ -3,11 +3,11 @@
 use crate::answer::{Answer, document, refused, text};
 use crate::ask::{Ask, NotAsked};
 use crate::clients::{Peer, Refused};
-use crate::metrics::{self, Counts};
+use crate::metrics::{self, Counts, Text};
 use crate::options::Options;
 use crate::work::Work;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, ALLOW, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode, Version};
 use std::sync::Arc;
 
@@ -30,6 +30,13 @@ const INDEX: &str = "\
 ";
 
 impl Server {
+    /// Detaches from all processes.
+    pub(crate) fn end(&self) {
+        if let Some(always) = self.work.always() {
+            always.end();
+        }
+    }
+
     pub(crate) fn new(options: Arc<Options>) -> Server {
         Server {
             work: Work::new(Arc::clone(&options)),
@@ -42,7 +49,12 @@ impl Server {
 /// Answers a request. Its body is not read.
 pub(crate) async fn route(server: &Server, peer: Peer, request: &Request<Incoming>) -> Answer {
     let (kind, answer) = match allowed(server, peer, request) {
-        Ok(ask) => (ask.kind(), obey(server, ask).await),
+        Ok(ask) => {
+            let accept = request.headers().get(ACCEPT);
+            let accept = accept.and_then(|accept| accept.to_str().ok());
+            let form = Text::accepted(accept.unwrap_or_default());
+            (ask.kind(), obey(server, ask, form).await)
+        }
         Err(answer) => ("none", *answer),
     };
     server.counts.answered(kind, answer.status().as_u16());
@@ -98,14 +110,15 @@ fn forbidden(why: Refused) -> Answer {
     }
 }
 
-async fn obey(server: &Server, ask: Ask) -> Answer {
+async fn obey(server: &Server, ask: Ask, form: Text) -> Answer {
     let work = &server.work;
     match ask {
         Ask::Index => text("text/plain; charset=utf-8", INDEX.to_owned()),
-        Ask::Metrics => text(
-            metrics::OPEN_METRICS,
-            metrics::page(&server.counts, work.under_way()),
-        ),
+        Ask::Metrics => {
+            let recorded = work.always().map(|always| always.shown());
+            let page = metrics::page(form, &server.counts, work.under_way(), recorded.as_ref());
+            text(form.kind(), page)
+        }
         Ask::Processes => work.processes().await,
         Ask::Top { pid, time } => match work.top(pid, time).await {
             Ok(shown) => document(&shown),

@@ -1,13 +1,14 @@
 //! Attaches, looks and lists, each in a thread of its own, so many at a time. Where the one who asked
 //! goes away, an attach ends.
 
+use crate::always::{Always, Paused};
 use crate::answer::{Answer, Body, answer, document, failed, file, refused};
 use crate::ask::Record;
 use crate::options::Options;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use midair::{Attach, Format, Session};
+use midair::{Attach, Format, Live, Session};
 use midair_failure::{Failure, Kind};
 use midair_live::{Process, Snapshot, Watched};
 use midair_session::find::asked;
@@ -31,6 +32,10 @@ const LOOK: Duration = Duration::from_millis(50);
 const PART: usize = 64 << 10;
 const WAITING: usize = 4;
 
+/// How often records are collected for a view, and the memory for them in the process.
+const COLLECT: Duration = Duration::from_millis(100);
+const SPOOL: u64 = 64 << 20;
+
 /// What failed, as an answer.
 type Failed = Box<Answer>;
 
@@ -40,8 +45,17 @@ pub(crate) struct Work {
     options: Arc<Options>,
     /// The `midair` whose libraries are used.
     program: Option<PathBuf>,
+    /// What is recorded all the time.
+    always: Option<Arc<Always>>,
     sessions: Arc<Semaphore>,
     lists: Arc<Semaphore>,
+}
+
+/// What an attach needs.
+struct Tools {
+    options: Arc<Options>,
+    program: Option<PathBuf>,
+    always: Option<Arc<Always>>,
 }
 
 /// Says when the one who asked has gone: it lives in the connection's future.
@@ -61,11 +75,27 @@ fn program() -> Option<PathBuf> {
 
 impl Work {
     pub(crate) fn new(options: Arc<Options>) -> Work {
+        let program = program();
         Work {
-            program: program(),
+            always: Always::start(&options, program.clone()),
+            program,
             sessions: Arc::new(Semaphore::new(options.sessions)),
             lists: Arc::new(Semaphore::new(LISTS)),
             options,
+        }
+    }
+
+    /// Returns what is recorded all the time, if that was asked for.
+    pub(crate) fn always(&self) -> Option<&Arc<Always>> {
+        self.always.as_ref()
+    }
+
+    /// Returns what an attach needs.
+    fn tools(&self) -> Tools {
+        Tools {
+            options: Arc::clone(&self.options),
+            program: self.program.clone(),
+            always: self.always.clone(),
         }
     }
 
@@ -108,9 +138,9 @@ impl Work {
 
     /// Watches a process for this time, and returns what it did then.
     pub(crate) async fn top(&self, pid: u32, time: Duration) -> Result<Value, Failed> {
-        let (options, program) = (Arc::clone(&self.options), self.program.clone());
+        let tools = self.tools();
         in_thread(&self.sessions, move |gone| {
-            let watch = Watch::start(&options, program, pid)?;
+            let watch = Watch::start(&tools, pid)?;
             let deadline = Instant::now() + time;
             while watch.runs(&gone) && Instant::now() < deadline {
                 pause(deadline);
@@ -124,12 +154,12 @@ impl Work {
 
     /// Watches a process, with a document at each interval.
     pub(crate) async fn follow(&self, pid: u32, time: Duration, interval: Duration) -> Answer {
-        let (options, program) = (Arc::clone(&self.options), self.program.clone());
+        let tools = self.tools();
         let Ok(permit) = Arc::clone(&self.sessions).try_acquire_owned() else {
             return busy();
         };
         let started = held(permit, move |_, permit| {
-            Watch::start(&options, program, pid).map(|watch| (watch, permit))
+            Watch::start(&tools, pid).map(|watch| (watch, permit))
         });
         let (watch, permit) = match started.await {
             Ok(started) => started,
@@ -149,12 +179,12 @@ impl Work {
 
     /// Records, and sends the file.
     pub(crate) async fn record(&self, asked: Record) -> Answer {
-        let (options, program) = (Arc::clone(&self.options), self.program.clone());
+        let tools = self.tools();
         let Ok(permit) = Arc::clone(&self.sessions).try_acquire_owned() else {
             return busy();
         };
         let recorded = held(permit, move |gone, permit| {
-            let file = recorded(&options, program, asked, &gone)?;
+            let file = recorded(&tools, asked, &gone)?;
             Ok((file, permit))
         });
         let ((opened, length), permit) = match recorded.await {
@@ -227,7 +257,7 @@ fn named(options: &Options, pid: u32) -> Result<Found, Failure> {
 }
 
 /// Fails where the number has another process by now, or one that may not be named any more.
-fn same(options: &Options, found: &Found) -> Result<(), Failure> {
+pub(crate) fn same(options: &Options, found: &Found) -> Result<(), Failure> {
     let now = asked(found.pid)?;
     match now {
         // Of a process that has ended, what was seen is all there is.
@@ -237,28 +267,32 @@ fn same(options: &Options, found: &Found) -> Result<(), Failure> {
     }
 }
 
-fn failure(error: &midair::Error) -> Failure {
+pub(crate) fn failure(error: &midair::Error) -> Failure {
     Failure::new(error.kind(), error.to_string()).hint(error.remedy())
 }
 
-fn attach(pid: u32, program: Option<PathBuf>, options: &Options) -> Attach {
-    let mib = options.most_mib.to_string();
-    let attach = Attach::new(pid).option("max-size", [mib.as_str()]);
-    match program {
-        Some(program) => attach.program(program),
-        None => attach,
+impl Tools {
+    fn attach(&self, pid: u32) -> Attach {
+        let mib = self.options.most_mib.to_string();
+        let attach = Attach::new(pid).option("max-size", [mib.as_str()]);
+        match &self.program {
+            Some(program) => attach.program(program),
+            None => attach,
+        }
+    }
+
+    /// Has a process for itself where it is recorded all the time.
+    fn pause(&self, pid: u32) -> Option<Paused> {
+        self.always.as_ref()?.pause(pid)
     }
 }
 
 /// Records into a file without a name, and returns it with its length.
-fn recorded(
-    options: &Options,
-    program: Option<PathBuf>,
-    asked: Record,
-    gone: &AtomicBool,
-) -> Result<(File, u64), Failure> {
+fn recorded(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<(File, u64), Failure> {
+    let options = &tools.options;
     let found = named(options, asked.pid)?;
-    let mut attach = attach(asked.pid, program, options);
+    let _paused = tools.pause(asked.pid);
+    let mut attach = tools.attach(asked.pid);
     if asked.stacks != "off" {
         attach = attach.option("stacks", [asked.stacks]);
     }
@@ -342,22 +376,28 @@ struct Watch {
     session: Session,
     watched: Watched,
     found: Found,
-    options: Arc<Options>,
+    /// Dropped after the session.
+    _paused: Option<Paused>,
 }
 
 impl Watch {
-    fn start(options: &Arc<Options>, program: Option<PathBuf>, pid: u32) -> Result<Watch, Failure> {
-        let found = named(options, pid)?;
+    fn start(tools: &Tools, pid: u32) -> Result<Watch, Failure> {
+        let found = named(&tools.options, pid)?;
+        let paused = tools.pause(pid);
         let watched = Watched::default();
-        let attach = attach(pid, program, options).live(watched.clone());
+        let attach = tools.attach(pid).live(Live {
+            watched: watched.clone(),
+            every: COLLECT,
+            spool_bytes: SPOOL,
+        });
         let session = attach.start().map_err(|error| failure(&error))?;
         let watch = Watch {
             session,
             watched,
             found,
-            options: Arc::clone(options),
+            _paused: paused,
         };
-        same(&watch.options, &watch.found)?;
+        same(&tools.options, &watch.found)?;
         Ok(watch)
     }
 

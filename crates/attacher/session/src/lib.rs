@@ -32,9 +32,11 @@ mod identity;
     reason = "our own libraries, and the tools that the caller names"
 )]
 mod install;
+mod labels;
 mod list;
 mod live;
 mod meter;
+mod newcomers;
 mod no_entry;
 mod packets;
 mod process;
@@ -61,6 +63,7 @@ pub use counters::check_launch;
 pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
 pub use headroom::require_own_descriptors;
 pub use install::{Install, Tools};
+pub use labels::Labels;
 pub use list::{Listed, Listing, list};
 pub use midair_live::{Model, Process, Snapshot, Watched};
 pub use midair_output::Keep;
@@ -71,6 +74,7 @@ pub use midair_procinfo::{InvalidId, Pid};
 pub use midair_ptrace::close_shared_descriptors;
 pub use midair_ptrace::sys::{keep_one_heap, utc_offset};
 pub use midair_results::{Console, End, Written};
+pub use newcomers::Newcomers;
 pub use no_entry::NoEntry;
 #[doc(hidden)]
 pub use no_entry::read_dispatch_log;

@@ -80,6 +80,11 @@ pub const SERVE: &[ServeOption] = &[
         "REGEX",
         "Serve only processes whose command line matches",
     ),
+    once(
+        "always",
+        "PERCENT",
+        "Keep every GPU process recorded in bursts, at this cost at most, for /metrics",
+    ),
     with(
         "4",
         once(

@@ -327,3 +327,56 @@ fn gpus_have_the_numbers_of_the_screen_after_an_attach() {
     let nodes = [1, 2, 7, CUDA_NODE, CUDA_NODE + 3];
     assert_eq!(nodes.map(|node| model.gpu(node)), [0, 1, 7, 0, 3]);
 }
+
+#[test]
+fn bursts_add_up_to_their_time_and_no_more() {
+    let mut model = model();
+    let ms = SECOND / 1_000;
+    tell(&mut model, &kernel(T, T + 50 * ms, T + 120 * ms));
+    tell(
+        &mut model,
+        &kernel(T + 130 * ms, T + 150 * ms, T + 170 * ms),
+    );
+    let burst = |from: u64, start: u64, end: u64, to: u64| event::Burst {
+        header: header(kind::BURST, 0),
+        from: T + from * ms,
+        start: T + start * ms,
+        end: T + end * ms,
+        to: T + to * ms,
+        cost: 100_000,
+        ..event::Burst::default()
+    };
+    tell(&mut model, &encode(&burst(0, 100, 200, 500), &[]));
+    // What a target says of the past, of the future, or of no time at all counts for nothing.
+    let past = event::Burst {
+        start: T - SECOND,
+        ..burst(0, 0, 100, 200)
+    };
+    let open = event::Burst {
+        end: 0,
+        ..burst(0, 600, 0, 0)
+    };
+    let future = event::Burst {
+        start: u64::MAX - 1,
+        end: u64::MAX,
+        ..burst(0, 0, 0, 0)
+    };
+    for wrong in [past, open, future, burst(0, 300, 300, 400)] {
+        tell(&mut model, &encode(&wrong, &[]));
+    }
+    let totals = model.totals();
+    assert_eq!((totals.bursts, totals.recorded), (1, 100 * ms));
+    // 20 ms of the first kernel and 20 ms of the second; 20 ms between a doorbell and a start.
+    let states = [40, 0, 20, 0, 40].map(|time| time * ms);
+    assert_eq!(totals.gpus, [(2, states)]);
+    near(totals.overhead, 0.1 * 0.2);
+    assert_eq!(totals.delays.1, 70 * ms);
+    assert_eq!(totals.classes["other"].calls, 2);
+    // A later session of the process adds to it.
+    let mut both = totals.clone();
+    both.add(&totals);
+    assert_eq!((both.bursts, both.recorded), (2, 200 * ms));
+    assert_eq!(both.gpus, [(2, states.map(|time| 2 * time))]);
+    assert_eq!(both.classes["other"].calls, 4);
+    near(both.overhead, totals.overhead);
+}

@@ -1,0 +1,448 @@
+//! Keeps each GPU process recorded in bursts (`--always PERCENT`), for the page of metrics.
+//!
+//! One thread finds processes and starts what is due. Each attach has a thread of its own, and few at
+//! a time, so a process that does not answer delays none that does. A request that attaches to such a
+//! process pauses it here meanwhile, since a process has one session.
+//!
+//! This side has a budget, too: it may take so much of a processor, whatever the number of processes. Where
+//! there are many, or the budget is spent, each process has its turn. What is shown are sums over
+//! all turns, next to the time that was recorded, so turns make rates less certain and not wrong.
+
+use crate::options::Options;
+use crate::processes::Recorded;
+use crate::work::{failure, same};
+use midair::{Attach, Live, Session};
+use midair_live::{Totals, Watched};
+use midair_session::{Found, Labels, Newcomers};
+use nix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often processes are looked for, and how often what is due is started.
+const LOOK: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_secs(1);
+/// The most attaches at the same time, sessions at the same time, and processes.
+const STARTING: usize = 4;
+const RUNNING: usize = 16;
+const MOST: usize = 1024;
+/// The time until a process that could not be attached to is tried again: at first, and at most.
+const AGAIN: Duration = Duration::from_secs(10);
+const LATEST: Duration = Duration::from_secs(600);
+/// How often records of bursts are collected, and the memory for them in the process.
+const COLLECT: Duration = Duration::from_millis(500);
+const SPOOL: u64 = 4 << 20;
+/// How long a request, or the end, waits for an attach that is under way.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The share of a processor that this program may take, and how much it may take in advance.
+const SHARE: f64 = 0.025;
+const ADVANCE: Duration = Duration::from_secs(1);
+/// The shortest turn of a process.
+const TURN: Duration = Duration::from_secs(10);
+/// The threads that detach at the end.
+const ENDING: usize = 8;
+
+/// What is done with a process.
+#[derive(Debug)]
+enum Doing {
+    /// Nothing, until it is due.
+    Waits,
+    /// A thread attaches to it.
+    Starts,
+    /// It is recorded since then.
+    Runs(Session, Instant),
+    /// A thread detaches from it.
+    Ends,
+}
+
+#[derive(Debug)]
+struct Member {
+    found: Found,
+    labels: Labels,
+    /// What the turns before this one add up to.
+    before: Totals,
+    watched: Watched,
+    doing: Doing,
+    /// When its last turn ended.
+    last: Instant,
+    /// How many requests have it to themselves.
+    paused: usize,
+    due: Instant,
+    failed: u32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    members: BTreeMap<u32, Member>,
+    /// Attaches that failed, by exit code.
+    failures: BTreeMap<u8, u64>,
+    over: bool,
+}
+
+/// The processes that are recorded.
+#[derive(Debug)]
+pub(crate) struct Always {
+    began: Instant,
+    percent: u32,
+    options: Arc<Options>,
+    program: Option<PathBuf>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A process that a request has to itself.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    always: Arc<Always>,
+    pid: u32,
+}
+
+/// A process at one moment.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) labels: Labels,
+    /// Whether its turn is now.
+    pub(crate) is_recorded: bool,
+    /// What was recorded of it so far.
+    pub(crate) totals: Totals,
+}
+
+impl Always {
+    pub(crate) fn start(options: &Arc<Options>, program: Option<PathBuf>) -> Option<Arc<Always>> {
+        let always = Arc::new(Always {
+            began: Instant::now(),
+            percent: options.always?,
+            options: Arc::clone(options),
+            program,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let managed = Arc::clone(&always);
+        in_thread(move || managed.manage());
+        Some(always)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a change, at most until this time.
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, until: Instant) -> MutexGuard<'a, State> {
+        let time = until.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout(state, time);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn manage(self: Arc<Self>) {
+        let mut newcomers = Newcomers::default();
+        let mut look = Instant::now();
+        loop {
+            if look <= Instant::now() {
+                look = Instant::now() + LOOK;
+                self.take(&mut newcomers);
+            }
+            for (pid, session) in self.turn() {
+                self.finish(pid, session);
+            }
+            let tick = Instant::now() + TICK;
+            let mut state = self.state();
+            while !state.over && Instant::now() < tick {
+                state = self.wait(state, tick);
+            }
+            if state.over {
+                return;
+            }
+        }
+    }
+
+    /// Takes processes that have come, and lets those go that have ended.
+    fn take(&self, newcomers: &mut Newcomers) {
+        let found = newcomers.look();
+        let allowed = found
+            .into_iter()
+            .filter(|found| self.options.policy.allows(found));
+        let came: Vec<Member> = allowed
+            .map(|found| Member {
+                labels: Labels::of(found.pid).unwrap_or_default(),
+                found,
+                before: Totals::default(),
+                watched: Watched::default(),
+                doing: Doing::Waits,
+                last: Instant::now(),
+                paused: 0,
+                due: Instant::now(),
+                failed: 0,
+            })
+            .collect();
+        let mut state = self.state();
+        let mut gone = Vec::new();
+        let left = std::mem::take(&mut state.members);
+        for (pid, member) in left {
+            match newcomers.has(&member.found) || member.paused > 0 {
+                true => drop(state.members.insert(pid, member)),
+                false => gone.push(member),
+            }
+        }
+        for member in came {
+            if state.members.len() < MOST {
+                let before = state.members.insert(member.found.pid.get(), member);
+                gone.extend(before);
+            }
+        }
+        drop(state);
+    }
+
+    /// Whether this program has taken more of a processor than it may.
+    fn is_spent(&self) -> bool {
+        let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+        let spent = spent.map(Duration::from).unwrap_or_default();
+        spent > self.began.elapsed().mul_f64(SHARE) + ADVANCE
+    }
+
+    /// Starts what is due. Returns the sessions whose turn is over.
+    fn turn(self: &Arc<Self>) -> Vec<(u32, Session)> {
+        let spent = self.is_spent();
+        let mut state = self.state();
+        let now = Instant::now();
+        let all = || state.members.iter();
+        let is_due =
+            |it: &&Member| matches!(it.doing, Doing::Waits) && it.paused == 0 && it.due <= now;
+        let due = all().filter(|(_, it)| is_due(it));
+        let mut due: Vec<(Instant, u32)> = due.map(|(pid, it)| (it.last, *pid)).collect();
+        due.sort_unstable();
+        let count = |of: fn(&Doing) -> bool| all().filter(|(_, it)| of(&it.doing)).count();
+        let mut starting = count(|doing| matches!(doing, Doing::Starts));
+        let mut running = starting + count(|doing| matches!(doing, Doing::Runs(..)));
+        let mut over = Vec::new();
+        for (pid, member) in &mut state.members {
+            let Doing::Runs(session, since) = &member.doing else {
+                continue;
+            };
+            let has_ended = !session.is_running();
+            let makes_way = spent || (running >= RUNNING && over.len() < due.len());
+            if has_ended || (makes_way && since.elapsed() >= TURN) {
+                let doing = std::mem::replace(&mut member.doing, Doing::Ends);
+                if has_ended {
+                    member.due = now + AGAIN;
+                }
+                if let Doing::Runs(session, _) = doing {
+                    over.push((*pid, session));
+                }
+            }
+        }
+        running -= over.len();
+        for (_, pid) in due {
+            if spent || starting >= STARTING || running >= RUNNING {
+                break;
+            }
+            let Some(member) = state.members.get_mut(&pid) else {
+                continue;
+            };
+            let (always, found) = (Arc::clone(self), member.found.clone());
+            match in_thread(move || always.attach(pid, &found)) {
+                Some(_) => member.doing = Doing::Starts,
+                None => member.due = now + AGAIN,
+            }
+            starting += 1;
+            running += 1;
+        }
+        over
+    }
+
+    /// Detaches, and adds up what was recorded.
+    fn finish(&self, pid: u32, session: Session) {
+        drop(session);
+        let mut state = self.state();
+        if let Some(member) = state.members.get_mut(&pid)
+            && matches!(member.doing, Doing::Ends)
+        {
+            let watched = std::mem::take(&mut member.watched);
+            if let Some(totals) = totals(&watched) {
+                member.before.add(&totals);
+            }
+            member.doing = Doing::Waits;
+            member.last = Instant::now();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn attach(&self, pid: u32, found: &Found) {
+        let watched = Watched::default();
+        let percent = self.percent.to_string();
+        let attach = Attach::new(pid)
+            .option("max-overhead", [percent.as_str()])
+            .live(Live {
+                watched: watched.clone(),
+                every: COLLECT,
+                spool_bytes: SPOOL,
+            });
+        let attach = match &self.program {
+            Some(program) => attach.program(program),
+            None => attach,
+        };
+        let started = attach.start().map_err(|error| failure(&error));
+        let started = started.and_then(|session| {
+            same(&self.options, found)?;
+            Ok(session)
+        });
+        let mut state = self.state();
+        let over = state.over;
+        if let Err(failure) = &started {
+            *state.failures.entry(failure.kind.exit_code()).or_default() += 1;
+        }
+        let member = state.members.get_mut(&pid);
+        let member = member.filter(|member| member.found.start_ticks == found.start_ticks);
+        let mut unwanted = None;
+        match (member, started) {
+            (Some(member), Ok(session)) if member.paused == 0 && !over => {
+                member.failed = 0;
+                member.watched = watched;
+                member.doing = Doing::Runs(session, Instant::now());
+            }
+            (Some(member), Ok(session)) => {
+                member.doing = Doing::Waits;
+                unwanted = Some(session);
+            }
+            (Some(member), Err(_)) => {
+                member.failed += 1;
+                let pause = AGAIN.saturating_mul(1 << member.failed.min(6));
+                member.due = Instant::now() + pause.min(LATEST);
+                member.doing = Doing::Waits;
+            }
+            (None, Ok(session)) => unwanted = Some(session),
+            (None, Err(_)) => {}
+        }
+        drop(state);
+        drop(unwanted);
+        self.changed.notify_all();
+    }
+
+    /// Detaches from a process, until what is returned is dropped.
+    pub(crate) fn pause(self: &Arc<Self>, pid: u32) -> Option<Paused> {
+        let mut state = self.state();
+        state.members.get_mut(&pid)?.paused += 1;
+        let paused = Paused {
+            always: Arc::clone(self),
+            pid,
+        };
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            let Some(member) = state.members.get_mut(&pid) else {
+                break;
+            };
+            match std::mem::replace(&mut member.doing, Doing::Ends) {
+                Doing::Runs(session, _) => {
+                    drop(state);
+                    self.finish(pid, session);
+                    return Some(paused);
+                }
+                Doing::Waits => {
+                    member.doing = Doing::Waits;
+                    break;
+                }
+                under_way => {
+                    member.doing = under_way;
+                    state = self.wait(state, until);
+                }
+            }
+        }
+        drop(state);
+        Some(paused)
+    }
+
+    /// Detaches from all processes.
+    pub(crate) fn end(&self) {
+        let mut state = self.state();
+        state.over = true;
+        self.changed.notify_all();
+        let until = Instant::now() + PATIENCE;
+        let starts = |state: &State| {
+            let mut all = state.members.values();
+            all.any(|member| matches!(member.doing, Doing::Starts | Doing::Ends))
+        };
+        while starts(&state) && Instant::now() < until {
+            state = self.wait(state, until);
+        }
+        let members = std::mem::take(&mut state.members);
+        drop(state);
+        let sessions = members
+            .into_values()
+            .filter_map(|member| match member.doing {
+                Doing::Runs(session, _) => Some(session),
+                _ => None,
+            });
+        let sessions = Mutex::new(sessions.collect::<Vec<_>>());
+        let next = || {
+            sessions
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop()
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..ENDING {
+                scope.spawn(|| {
+                    while let Some(session) = next() {
+                        drop(session)
+                    }
+                });
+            }
+        });
+    }
+
+    /// Returns the processes, and how many attaches failed with each exit code.
+    pub(crate) fn shown(&self) -> Recorded {
+        let state = self.state();
+        let failures = state.failures.clone();
+        let members = state.members.values();
+        let all: Vec<(Shown, Option<Watched>)> = members
+            .map(|member| {
+                let runs = matches!(member.doing, Doing::Runs(..) | Doing::Ends);
+                let shown = Shown {
+                    pid: member.found.pid.get(),
+                    name: member.found.name.clone(),
+                    labels: member.labels.clone(),
+                    is_recorded: runs,
+                    totals: member.before.clone(),
+                };
+                (shown, runs.then(|| member.watched.clone()))
+            })
+            .collect();
+        drop(state);
+        let all = all.into_iter().map(|(mut shown, watched)| {
+            if let Some(now) = watched.as_ref().and_then(totals) {
+                shown.totals.add(&now);
+            }
+            shown
+        });
+        (all.collect(), failures)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let mut state = self.always.state();
+        if let Some(member) = state.members.get_mut(&self.pid) {
+            member.paused = member.paused.saturating_sub(1);
+            member.due = Instant::now();
+        }
+    }
+}
+
+/// Returns what a session has recorded so far.
+fn totals(watched: &Watched) -> Option<Totals> {
+    let processes = watched.processes();
+    let model = &processes.first()?.model;
+    let mut model = model.lock().unwrap_or_else(PoisonError::into_inner);
+    Some(model.totals())
+}
+
+/// Does something in a thread of its own, unless there can be none.
+fn in_thread(act: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name("always".to_owned());
+    thread.spawn(act).ok()
+}

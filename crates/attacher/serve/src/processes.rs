@@ -1,0 +1,201 @@
+//! The part of the page about processes that are always recorded.
+
+use crate::always::Shown;
+use crate::metrics::Page;
+use midair_live::{STATES, Totals};
+use std::collections::BTreeMap;
+
+/// The processes, and how many attaches failed with each exit code.
+pub(crate) type Recorded = (Vec<Shown>, BTreeMap<u8, u64>);
+
+/// Bounds of the delays' histogram, in ns.
+const BOUNDS: [u64; 11] = [
+    1_000,
+    4_000,
+    16_000,
+    64_000,
+    256_000,
+    1_000_000,
+    4_000_000,
+    16_000_000,
+    64_000_000,
+    256_000_000,
+    1_000_000_000,
+];
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Adds a sample: labels besides the process, and the value.
+type Add<'a> = dyn FnMut(&[(&str, &str)], f64) + 'a;
+
+/// A family, and how its samples follow from a process.
+struct Family {
+    name: &'static str,
+    unit: &'static str,
+    help: &'static str,
+    /// Adds the samples of a process.
+    samples: fn(&Totals, &mut Add<'_>),
+}
+
+/// The families of counters. All of them grow in bursts: divide by the recorded time.
+const COUNTERS: [Family; 9] = [
+    Family {
+        name: "midair_recorded_seconds",
+        unit: "seconds",
+        help: "Time in which the process was recorded; divide the others by it",
+        samples: |totals, add| add(&[], seconds(totals.recorded)),
+    },
+    Family {
+        name: "midair_gpu_time_seconds",
+        unit: "seconds",
+        help: "Recorded time in which a GPU was busy for the process, or why it was not",
+        samples: |totals, add| {
+            for (gpu, times) in &totals.gpus {
+                let gpu = gpu.to_string();
+                for (state, time) in STATES.iter().zip(times) {
+                    add(&[("gpu", &gpu), ("state", state)], seconds(*time));
+                }
+            }
+        },
+    },
+    Family {
+        name: "midair_kernels",
+        unit: "",
+        help: "Recorded kernels, by class",
+        samples: |totals, add| {
+            for (class, stat) in &totals.classes {
+                add(&[("class", class)], stat.calls as f64);
+            }
+        },
+    },
+    Family {
+        name: "midair_kernel_seconds",
+        unit: "seconds",
+        help: "Time of recorded kernels, by class",
+        samples: |totals, add| {
+            for (class, stat) in &totals.classes {
+                add(&[("class", class)], seconds(stat.total));
+            }
+        },
+    },
+    Family {
+        name: "midair_copied_bytes",
+        unit: "bytes",
+        help: "Bytes of recorded copies, by direction",
+        samples: |totals, add| {
+            for (direction, bytes, _) in &totals.copies {
+                add(&[("direction", direction)], *bytes as f64);
+            }
+        },
+    },
+    Family {
+        name: "midair_copy_seconds",
+        unit: "seconds",
+        help: "Time of recorded copies, by direction",
+        samples: |totals, add| {
+            for (direction, _, stat) in &totals.copies {
+                add(&[("direction", direction)], seconds(stat.total));
+            }
+        },
+    },
+    Family {
+        name: "midair_lost_records",
+        unit: "",
+        help: "Records that were lost",
+        samples: |totals, add| add(&[], totals.lost as f64),
+    },
+    Family {
+        name: "midair_untimed_records",
+        unit: "",
+        help: "Kernels and copies without times",
+        samples: |totals, add| add(&[], totals.untimed as f64),
+    },
+    Family {
+        name: "midair_worker_cpu_seconds",
+        unit: "seconds",
+        help: "Processor time of midair's thread in the process",
+        samples: |totals, add| {
+            if let Some(ns) = totals.worker {
+                add(&[], seconds(ns));
+            }
+        },
+    },
+];
+
+/// Writes the families.
+pub(crate) fn write(page: &mut Page, (shown, failures): &Recorded) {
+    page.family(
+        "midair_process",
+        "info",
+        "",
+        "What a process is, and whether it is recorded now",
+    );
+    for it in shown {
+        let (labels, pid) = (&it.labels, it.pid.to_string());
+        let recorded = if it.is_recorded { "yes" } else { "no" };
+        let all = [
+            ("pid", pid.as_str()),
+            ("name", &it.name),
+            ("program", &labels.program),
+            ("cgroup", &labels.cgroup),
+            ("container", &labels.container),
+            ("pod", &labels.pod),
+            ("job", &labels.job),
+            ("rank", &labels.rank),
+            ("recorded", recorded),
+        ];
+        page.sample("midair_process_info", &all, 1.0);
+    }
+    let name = "midair_attach_failures";
+    page.family(name, "counter", "", "Attaches that failed, by exit code");
+    for (code, count) in failures {
+        let code = code.to_string();
+        page.counted(name, &[("exit_code", &code)], *count as f64);
+    }
+    let recorded: Vec<(String, &Totals)> = shown
+        .iter()
+        .map(|it| (it.pid.to_string(), &it.totals))
+        .collect();
+    for family in &COUNTERS {
+        page.family(family.name, "counter", family.unit, family.help);
+        for (pid, totals) in &recorded {
+            (family.samples)(totals, &mut |more, value| {
+                let mut labels = vec![("pid", pid.as_str())];
+                labels.extend_from_slice(more);
+                page.counted(family.name, &labels, value);
+            });
+        }
+    }
+    let name = "midair_overhead_ratio";
+    let help = "Share of its speed that the process loses by being recorded";
+    page.family(name, "gauge", "ratio", help);
+    for (pid, totals) in &recorded {
+        page.sample(name, &[("pid", pid)], totals.overhead);
+    }
+    let name = "midair_launch_delay_seconds";
+    let help = "Time from a kernel's doorbell to its start";
+    page.family(name, "histogram", "seconds", help);
+    for (pid, totals) in &recorded {
+        delays(page, name, pid, totals);
+    }
+}
+
+fn delays(page: &mut Page, name: &str, pid: &str, totals: &Totals) {
+    let (histogram, sum) = &totals.delays;
+    let classes = histogram.classes();
+    let below = |bound: u64| {
+        let below = classes.iter().filter(|(least, _)| *least < bound);
+        below.map(|(_, count)| u64::from(*count)).sum::<u64>()
+    };
+    let bucket = format!("{name}_bucket");
+    for bound in BOUNDS {
+        let le = format!("{:?}", seconds(bound));
+        page.sample(&bucket, &[("pid", pid), ("le", &le)], below(bound) as f64);
+    }
+    let all = below(u64::MAX) as f64;
+    page.sample(&bucket, &[("pid", pid), ("le", "+Inf")], all);
+    page.sample(&format!("{name}_count"), &[("pid", pid)], all);
+    page.sample(&format!("{name}_sum"), &[("pid", pid)], seconds(*sum));
+}
