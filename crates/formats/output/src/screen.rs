@@ -14,7 +14,7 @@ mod steps;
 
 pub use crate::model::Cost;
 pub(crate) use json::head;
-pub(crate) use steps::place as place_of_loop;
+pub(crate) use steps::{phase as phase_of_loop, place as place_of_loop};
 
 use crate::burst_report::BurstReport;
 use crate::counter_report::CounterReport;

@@ -6,6 +6,9 @@
 //! backward pass) belong to the iteration, and to the line of the loop, during which they were made:
 //! correlation ids count up in all threads together.
 //!
+//! An iteration has phases: one for each time that the loop goes on to another of its lines. A phase has the name of
+//! the function that its line calls, such as `forward`, `backward` or `decode`.
+//!
 //! Nothing is said where that does not repeat.
 
 use crate::frame_names::Part;
@@ -25,6 +28,17 @@ const OUTER: usize = 8;
 const ALIKE: usize = 3;
 /// A loop is looked for in a line that makes this part of the launches.
 const NEARLY_ALL: f64 = 0.9;
+/// The most phases of a recording. Later iterations have none.
+const MOST_PHASES: usize = 1 << 18;
+/// Functions through which PyTorch and decorators call others. A phase has the name of the function behind them.
+const WRAPPERS: [&str; 6] = [
+    "_wrapped_call_impl",
+    "_call_impl",
+    "wrapper",
+    "wrapped",
+    "decorate_context",
+    "inner",
+];
 
 /// One iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +71,17 @@ pub struct LoopLine {
     pub kernels: u64,
 }
 
+/// The part of an iteration in which the loop executes one of its lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Phase {
+    /// The line.
+    pub line: u32,
+    /// When the first kernel that was launched there started, ns.
+    pub start: u64,
+    /// How long it was from there to the first kernel of the next phase, ns.
+    pub duration: u64,
+}
+
 /// The main loop of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MainLoop {
@@ -66,8 +91,12 @@ pub struct MainLoop {
     pub tid: u32,
     /// Its lines, in order.
     pub lines: Vec<LoopLine>,
+    /// The names of the functions that its lines call, without those that call none which launches.
+    pub calls: BTreeMap<u32, String>,
     /// Its whole iterations, in order.
     pub steps: Vec<Step>,
+    /// The phases of its iterations, in order.
+    pub phases: Vec<Phase>,
     /// Kernels that came after the most that are looked at.
     pub left_out: u64,
 }
@@ -109,6 +138,8 @@ pub fn main_loop(launched: &Launched, stacks: &Stacks) -> Option<MainLoop> {
         function: stacks.function(found.function)?.clone(),
         tid: paths.tid,
         lines: lines(&kernels, &found),
+        calls: paths.calls(&kernels, &found, stacks),
+        phases: phases(&kernels, &found, &steps),
         steps,
         left_out: launched.left_out,
     })
@@ -128,6 +159,8 @@ struct Paths {
 /// A loop, before its iterations are measured.
 struct Found {
     function: u32,
+    /// How many frames are outside of the loop's.
+    depth: usize,
     /// The launches in the loop: kernel and line.
     lines: Vec<(usize, u32)>,
     /// The kernels at which iterations start.
@@ -191,6 +224,7 @@ impl Paths {
                 Jumps::Loop(heads) => {
                     return Some(Found {
                         function,
+                        depth,
                         lines,
                         heads,
                     });
@@ -202,6 +236,43 @@ impl Paths {
             launches.retain(|(_, stack)| frame(*stack).is_some_and(|(_, of)| of == line));
         }
         None
+    }
+}
+
+impl Paths {
+    /// Returns the function that each line of the loop calls: the one with most of the GPU's time.
+    fn calls(
+        &self,
+        kernels: &[TimedKernel],
+        found: &Found,
+        stacks: &Stacks,
+    ) -> BTreeMap<u32, String> {
+        let mut times: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
+        for (at, stack) in &self.launches {
+            let path = self.by_stack.get(stack).map_or(&[][..], Vec::as_slice);
+            let Some((function, line)) = path.get(found.depth) else {
+                continue;
+            };
+            let inside = path.get(found.depth + 1..).unwrap_or_default();
+            let called = inside.iter().find(|(function, _)| {
+                let name = stacks.function(*function).map(|it| it.name.as_str());
+                let last = name.and_then(|name| name.rsplit('.').next());
+                !last.is_some_and(|last| WRAPPERS.contains(&last))
+            });
+            if let (Some((called, _)), Some(kernel)) = (called, kernels.get(*at))
+                && *function == found.function
+            {
+                let time = times.entry(*line).or_default().entry(*called).or_default();
+                *time = time.saturating_add(kernel.end.saturating_sub(kernel.start));
+            }
+        }
+        let most = |(line, times): (u32, BTreeMap<u32, u64>)| {
+            let (called, _) = times
+                .iter()
+                .max_by_key(|(it, time)| (**time, Reverse(**it)))?;
+            Some((line, stacks.function(*called)?.name.clone()))
+        };
+        times.into_iter().filter_map(most).collect()
     }
 }
 
@@ -349,6 +420,47 @@ fn within(spans: &[(u64, u64)], start: u64, end: u64) -> u64 {
     inside
         .map(|span| span.1.min(end).saturating_sub(span.0.max(start)))
         .sum()
+}
+
+/// Finds the phases of iterations.
+fn phases(kernels: &[TimedKernel], found: &Found, steps: &[Step]) -> Vec<Phase> {
+    // The first kernel of each run of launches at one line.
+    let (mut starts, mut last): (Vec<(u64, u32)>, u32) = (Vec::new(), 0);
+    for (at, line) in &found.lines {
+        if *line != last || found.heads.binary_search(at).is_ok() {
+            starts.extend(kernels.get(*at).map(|kernel| (kernel.start, *line)));
+            last = *line;
+        }
+    }
+    starts.sort_unstable();
+    let mut phases: Vec<Phase> = Vec::new();
+    for step in steps {
+        let end = step.start.saturating_add(step.duration);
+        let from = starts.partition_point(|(start, _)| *start < step.start);
+        let own = starts
+            .iter()
+            .skip(from)
+            .take_while(|(start, _)| *start < end);
+        let before = phases.len();
+        for (start, line) in own {
+            match phases.get_mut(before..).and_then(<[Phase]>::last_mut) {
+                Some(last) if last.line == *line => continue,
+                Some(last) => last.duration = start - last.start,
+                None => {}
+            }
+            let (start, line) = (*start, *line);
+            phases.push(Phase {
+                line,
+                start,
+                duration: end - start,
+            });
+        }
+        if phases.len() > MOST_PHASES {
+            phases.truncate(before);
+            break;
+        }
+    }
+    phases
 }
 
 /// Sums up whole iterations by the line of the loop at which kernels were launched.

@@ -18,6 +18,7 @@ mod interner;
 mod levels;
 mod messages;
 mod packets;
+mod steps;
 mod tracks;
 mod wire;
 
@@ -27,7 +28,6 @@ use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::{AgentName, Job, address};
 use crate::notes;
 use crate::options::Format;
-use crate::screen;
 use crate::sink::{Opened, Sink, Writer};
 use annotations::{Annotations, Key, Value};
 use levels::{Change, Levels};
@@ -291,36 +291,6 @@ impl Scene<'_> {
             correlation: api.correlation,
             dispatch: 0,
         })
-    }
-
-    /// Writes the iterations of the program's main loop.
-    fn steps(&mut self) -> Result<(), WriteError> {
-        let Some(found) = self.job.trace.main_loop() else {
-            return Ok(());
-        };
-        let place = screen::place_of_loop(&found);
-        for (number, step) in (1..).zip(&found.steps) {
-            let end = step.start + step.duration;
-            let (name, idle) = (format!("step {number}"), 100.0 * step.idle());
-            let remark = format!("{place}; no kernel runs for {idle:.0} % of it");
-            times(self.out.annotate(), step.start, end)
-                .uint(Key::Kernels, step.kernels)
-                .text(Key::Remark, &remark);
-            let key = TrackKey::Steps;
-            let track = self
-                .tracks
-                .lane(self.job, &mut self.out, key, step.start, end)?;
-            let event = Event {
-                kind: kind::MARKER_CORE_RANGE_API,
-                name: Name::Text(&name),
-                track,
-                flow: None,
-                correlation: 0,
-                dispatch: 0,
-            };
-            self.out.slice(&event, step.start, end)?;
-        }
-        Ok(())
     }
 
     fn driver_event(&mut self, event: &KfdEvent) -> Result<(), WriteError> {

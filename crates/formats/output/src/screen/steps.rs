@@ -35,7 +35,7 @@ pub(super) fn words(found: &MainLoop, from: u64) -> String {
         .take(MOST_LINES)
         .map(|line| {
             let share = 100.0 * line.time as f64 / all.max(1) as f64;
-            format!("line {} {share:.0} %", line.line)
+            format!("{} {share:.0} %", phase(found, line.line))
         })
         .collect();
     let _ = write!(words, "; GPU time: {}", shares.join(", "));
@@ -43,6 +43,23 @@ pub(super) fn words(found: &MainLoop, from: u64) -> String {
         let _ = write!(words, " (without the last {} kernels)", found.left_out);
     }
     words
+}
+
+/// The most characters of a function's name.
+const MOST_NAME: usize = 40;
+
+/// Returns the name of a phase, as `line 24 (Tensor.backward)`.
+pub(crate) fn phase(found: &MainLoop, line: u32) -> String {
+    match found.calls.get(&line) {
+        Some(called) => {
+            let name: String = midair_failure::plain::line(called)
+                .chars()
+                .take(MOST_NAME)
+                .collect();
+            format!("line {line} ({name})")
+        }
+        None => format!("line {line}"),
+    }
 }
 
 /// Returns the function and the lines, as `the loop in train (job.py:20-30)`.
@@ -68,6 +85,7 @@ pub(super) fn json(found: &MainLoop, from: u64, rows: usize) -> Value {
     let lines = found.lines.iter().map(|line| {
         json!({
             "line": line.line,
+            "calls": found.calls.get(&line.line),
             "total_ns": line.time,
             "kernels": line.kernels,
         })

@@ -161,6 +161,8 @@ fn a_main_loop_has_its_iterations_and_its_slowest() {
             step(8_000_000, 8_000_000),
             step(16_000_000, 24_000_000),
         ],
+        calls: [(90, "Tensor.backward".to_owned())].into(),
+        phases: Vec::new(),
         left_out: 0,
     };
     let mut head = head();
@@ -170,7 +172,7 @@ fn a_main_loop_has_its_iterations_and_its_slowest() {
     let wanted = "\
 STEPS     3 iterations of the loop in train (train.py:88-90), found in the stacks; median 8.00 ms,
           slowest 24.0 ms (number 3, at 1.02 s); no kernel runs for 55 % of the time, 75 % of the
-          slowest; GPU time: line 90 75 %, line 88 25 %
+          slowest; GPU time: line 90 (Tensor.backward) 75 %, line 88 25 %
 ";
     assert!(text.contains(wanted), "{text}");
     let document = screen.json(10);

@@ -47,14 +47,15 @@ fn session() -> (Trace, Names) {
     (trace_of(writer, &golden), names(&golden))
 }
 
-fn steps(trace: &Trace, names: &Names) -> Vec<Value> {
+/// Returns the slices whose names start with a word.
+fn slices(trace: &Trace, names: &Names, word: &str) -> Vec<Value> {
     let directory = tempfile::tempdir().unwrap();
     write(trace, names, &plan(directory.path(), &[Format::Pftrace])).unwrap();
     let said = read(directory.path());
     let slices = list(&said["slices"]).iter();
     let name = |slice: &Value| slice["name"].as_str().unwrap_or_default().to_owned();
     slices
-        .filter(|slice| name(slice).starts_with("step "))
+        .filter(|slice| name(slice).starts_with(word))
         .cloned()
         .collect()
 }
@@ -78,7 +79,7 @@ fn on_page(trace: &Trace, names: &Names) -> (Vec<(u64, Value)>, Value) {
 #[test]
 fn perfetto_has_a_track_of_steps() {
     let (mut trace, names) = session();
-    let found = steps(&trace, &names);
+    let found = slices(&trace, &names, "step ");
     // What came before the first jump back, and the last iteration, are not whole.
     assert_eq!(found.len() as u64, ITERATIONS - 2);
     for (number, step) in (1..).zip(&found) {
@@ -89,9 +90,27 @@ fn perfetto_has_a_track_of_steps() {
         let remark = "the loop in main (train.py:7-9); no kernel runs for 40 % of it";
         assert_eq!(step["notes"]["remark"], remark);
     }
+    // Two kernels at line 7, one at line 9, which calls nothing.
+    let phases = slices(&trace, &names, "line ");
+    assert_eq!(phases.len(), 2 * found.len());
+    for (phases, step) in phases.chunks(2).zip(&found) {
+        let start = step["notes"]["begin_ns"].as_u64().unwrap();
+        let wanted = [
+            ("line 7 (Model.forward)", start, 6_000),
+            ("line 9", start + 6_000, 4_000),
+        ];
+        let said = [0, 1].map(|at| {
+            let notes = &phases[at]["notes"];
+            let number = |key: &str| notes[key].as_u64().unwrap();
+            let name = phases[at]["name"].as_str().unwrap();
+            (name, number("begin_ns"), number("delta_ns"))
+        });
+        assert_eq!(said, wanted);
+    }
     // An iteration in a pause would look idle.
     trace.attach.unrecorded_ns = 1;
-    assert!(steps(&trace, &names).is_empty());
+    assert!(slices(&trace, &names, "step ").is_empty());
+    assert!(slices(&trace, &names, "line ").is_empty());
 }
 
 #[test]

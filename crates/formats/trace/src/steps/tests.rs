@@ -108,6 +108,18 @@ fn a_training_loop_is_found_with_its_steps_and_lines() {
     assert_eq!((found.median(), found.steps[0].kernels), (24 * MS, 10));
     let (number, slowest) = found.slowest().unwrap();
     assert_eq!((number, slowest.duration), (7, 42 * MS));
+    let calls = [(20, "f3"), (23, "f5")].map(|(line, name)| (line, name.to_owned()));
+    assert_eq!(found.calls, BTreeMap::from(calls));
+    let first: Vec<_> = found.phases[..4]
+        .iter()
+        .map(|it| (it.line, it.start - found.steps[0].start, it.duration))
+        .collect();
+    // The kernels of another thread belong to the line before.
+    let wanted = [(20, 0, 14), (21, 14, 7), (23, 21, 3), (20, 24, 14)];
+    assert_eq!(
+        first,
+        wanted.map(|(line, start, time)| (line, start * MS, time * MS))
+    );
     assert!((slowest.idle() - 10.0 / 42.0).abs() < 1e-9);
     assert!(
         found.idle() > 0.3 && found.idle() < 0.45,

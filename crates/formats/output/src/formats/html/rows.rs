@@ -6,6 +6,7 @@ use crate::counters::values::sum;
 use crate::counters::{Counts, Reading};
 use crate::files::WriteError;
 use crate::job::Job;
+use crate::screen;
 use crate::sink::Sink;
 use foldhash::fast::RandomState;
 use midair_agents::AgentType;
@@ -106,6 +107,14 @@ impl<'s> Session<'s> {
             let name = self.page.timeline.name(Category::Range, &name);
             let times = (step.start, step.start + step.duration);
             self.span(Key::Steps, name, times, 0);
+        }
+        if let Some(found) = &found {
+            for phase in &found.phases {
+                let name = screen::phase_of_loop(found, phase.line);
+                let name = self.page.timeline.name(Category::Range, &name);
+                let times = (phase.start, phase.start + phase.duration);
+                self.span(Key::Phases, name, times, 0);
+            }
         }
     }
 
@@ -313,6 +322,7 @@ fn row_name(job: &Job<'_>, key: Key) -> String {
     let process = &job.trace.process;
     match key {
         Key::Steps => "steps (found in the stacks)".to_owned(),
+        Key::Phases => "phases (found in the stacks)".to_owned(),
         Key::Stream(node, handle) if job.index.is_cuda() => {
             let (context, stream) = stream_parts(handle);
             format!("{} context {context} stream {stream}", gpu(job, node))

@@ -55,6 +55,8 @@ impl Category {
 pub(super) enum Key {
     /// Iterations of the program's main loop.
     Steps,
+    /// The phases of these.
+    Phases,
     /// Work on a stream of a node.
     Stream(u32, u64),
     /// Kernels of a queue of a node.

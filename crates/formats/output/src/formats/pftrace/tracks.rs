@@ -38,6 +38,8 @@ pub(super) enum TrackKey {
     Scratch(u32),
     /// Iterations of the program's main loop.
     Steps,
+    /// The phases of these.
+    Phases,
     /// All tracks beyond the limit.
     Others,
 }
@@ -66,6 +68,7 @@ impl TrackKey {
             TrackKey::Scratch(node) => [7, u64::from(node), 0],
             TrackKey::Others => [11, 0, 0],
             TrackKey::Steps => [12, 0, 0],
+            TrackKey::Phases => [13, 0, 0],
         }
     }
 }
@@ -273,6 +276,7 @@ impl Tracks {
             TrackKey::Ranges => "ROCTX PROCESS RANGES".to_owned(),
             TrackKey::Others => "(further tracks)".to_owned(),
             TrackKey::Steps => "STEPS (found in the stacks)".to_owned(),
+            TrackKey::Phases => "PHASES (found in the stacks)".to_owned(),
             TrackKey::Own(kind) => track_name(kind).to_owned(),
             TrackKey::Scratch(node) => {
                 let agent = job.agent_index(node);
