@@ -5,7 +5,7 @@
 //! of more, one temporary file is made first ([`merge`](crate::merge())).
 
 use crate::unite::{self, Table};
-use crate::{merge, package, sql, unreadable};
+use crate::{index, merge, sql, unreadable};
 use midair_failure::Failure;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::limits::Limit;
@@ -155,13 +155,13 @@ pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
         let found = std::fs::metadata(path).map_err(|error| unreadable(path, error))?;
-        let index = path.join(package::INDEX);
-        if found.is_dir() && std::fs::metadata(&index).is_ok_and(|found| found.is_file()) {
-            files.extend(package::listed(&index)?);
+        let inside = path.join(index::INDEX);
+        if found.is_dir() && std::fs::metadata(&inside).is_ok_and(|found| found.is_file()) {
+            files.extend(index::listed(&inside)?);
             continue;
         }
-        if found.is_file() && package::is_index(path) {
-            files.extend(package::listed(path)?);
+        if found.is_file() && index::is_index(path) {
+            files.extend(index::listed(path)?);
             continue;
         }
         if !found.is_dir() {

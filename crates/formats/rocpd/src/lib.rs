@@ -14,6 +14,7 @@
 pub mod convert;
 mod counters;
 pub mod export;
+mod index;
 pub mod input;
 mod merge;
 mod package;
