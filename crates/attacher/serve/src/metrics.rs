@@ -87,6 +87,14 @@ impl Page {
         let _ = writeln!(self.page, "# HELP {name} {help}.");
     }
 
+    /// Returns the whole page.
+    pub(crate) fn finish(mut self) -> String {
+        if self.text == Text::Open {
+            self.page.push_str("# EOF\n");
+        }
+        self.page
+    }
+
     /// Adds a sample of a family of counters.
     pub(crate) fn counted(&mut self, family: &str, labels: &[(&str, &str)], value: f64) {
         self.sample(&format!("{family}_total"), labels, value);
@@ -163,10 +171,7 @@ pub(crate) fn page(
     if let Some(recorded) = recorded {
         processes::write(&mut page, recorded);
     }
-    if text == Text::Open {
-        page.page.push_str("# EOF\n");
-    }
-    page.page
+    page.finish()
 }
 
 #[cfg(test)]

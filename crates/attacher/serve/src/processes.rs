@@ -199,3 +199,89 @@ fn delays(page: &mut Page, name: &str, pid: &str, totals: &Totals) {
     page.sample(&format!("{name}_count"), &[("pid", pid)], all);
     page.sample(&format!("{name}_sum"), &[("pid", pid)], seconds(*sum));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Text;
+    use midair_session::Labels;
+    use std::collections::BTreeSet;
+
+    /// Returns the page with one process.
+    fn written(text: Text) -> String {
+        let mut totals = Totals {
+            recorded: 2_000_000_000,
+            gpus: vec![(3, [5, 0, 0, 0, 1_999_999_995])],
+            copies: vec![("host to device".to_owned(), 7, Default::default())],
+            worker: Some(1),
+            ..Totals::default()
+        };
+        totals.classes.insert("gemm", Default::default());
+        let shown = Shown {
+            pid: 42,
+            name: "train".to_owned(),
+            labels: Labels::default(),
+            is_recorded: true,
+            totals,
+        };
+        let mut page = Page::new(text);
+        write(&mut page, &(vec![shown], BTreeMap::from([(15, 2)])));
+        page.finish()
+    }
+
+    #[test]
+    fn each_family_has_samples_and_they_stand_together() {
+        for text in [Text::Open, Text::Prometheus] {
+            let page = written(text);
+            let mut family = String::new();
+            let mut seen = BTreeSet::new();
+            let mut samples = 1;
+            for line in page.lines() {
+                if let Some(rest) = line.strip_prefix("# TYPE ") {
+                    assert!(samples > 0, "{family} has no sample");
+                    family = rest.split(' ').next().unwrap().to_owned();
+                    assert!(seen.insert(family.clone()), "{family} is there twice");
+                    samples = 0;
+                } else if !line.starts_with('#') {
+                    assert!(line.starts_with(&family), "{line} in {family}");
+                    samples += 1;
+                }
+            }
+            assert!(samples > 0);
+        }
+    }
+
+    /// What comes with midair and asks for metrics asks for those that are there.
+    #[test]
+    fn recipes_and_documents_name_what_is_there() {
+        let page = written(Text::Prometheus);
+        let server = [
+            "requests_total",
+            "sessions",
+            "cpu_seconds_total",
+            "uptime_seconds",
+        ];
+        let server = server.map(|name| format!("midair_serve_{name}"));
+        for recipe in [
+            include_str!("../../../../examples/serve/alerts.yaml"),
+            include_str!("../../../../examples/serve/dashboard.json"),
+            include_str!("../../../../docs/serve.md"),
+        ] {
+            let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
+            let words = recipe.split(|char| !is_word(char));
+            let named: BTreeSet<&str> = words.filter(|word| word.starts_with("midair_")).collect();
+            assert!(named.len() > 4, "{named:?}");
+            for name in named {
+                let has = page.contains(&format!("\n{name}{{"))
+                    || page.starts_with(&format!("# TYPE {name} "));
+                let has = has || page.contains(&format!("\n# TYPE {name} "));
+                let is_of_server =
+                    name == "midair_build_info" || server.iter().any(|it| it == name);
+                assert!(has || is_of_server, "there is no {name}");
+            }
+        }
+        let dashboard = include_str!("../../../../examples/serve/dashboard.json");
+        let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        assert!(dashboard["panels"].as_array().unwrap().len() > 4);
+    }
+}
