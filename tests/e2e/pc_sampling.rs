@@ -1,9 +1,12 @@
 //! Samples of program counters. The ground truth is the model's log: the model writes the samples into
 //! the buffers that AMD's runtime allocates, as the trap handler of a GPU does.
 
+use crate::counters::{attach, files};
 use midair_tests::Result;
-use midair_tests::lab::Lab;
+use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
+use midair_tests::stage::stage;
+use midair_tests::table::Csv;
 use midair_tests::target::PATIENCE;
 use std::collections::BTreeMap;
 
@@ -77,4 +80,194 @@ fn amds_runtime_reads_the_models_host_trap_samples() -> Result<()> {
 #[test]
 fn amds_runtime_reads_the_models_stochastic_samples() -> Result<()> {
     amd_reads(1, 4096)
+}
+
+/// Words that ask for samples by host traps.
+const HOST_TRAP: [&str; 7] = [
+    "--pc-sampling-beta-enabled",
+    "--pc-sampling-method",
+    "host_trap",
+    "--pc-sampling-unit",
+    "time",
+    "--pc-sampling-interval",
+    "5",
+];
+/// Words that ask for stochastic samples.
+const STOCHASTIC: [&str; 7] = [
+    "--pc-sampling-beta-enabled",
+    "--pc-sampling-method",
+    "stochastic",
+    "--pc-sampling-unit",
+    "cycles",
+    "--pc-sampling-interval",
+    "8192",
+];
+
+/// A HIP program whose kernels have grids of 256 (vadd) and 128 (scale).
+fn hip_program(lab: &Lab) -> Result<LabTarget> {
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let command = lab.run(&lab.program("regions")?);
+    let command = command.arg(&library).arg(lab.kernels()?);
+    let mut target = command
+        .env("MODEL_SAMPLING", 1)
+        .env("MODEL_SAMPLES", "256:0*1+8*3+16*6,128:4*1+12*1")
+        .env("MODEL_INVALID_SAMPLES", 20)
+        .spawn()?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
+fn work(target: &mut LabTarget, command: &str) -> Result<()> {
+    target.send(command)?;
+    target.expect(command.split(' ').next().unwrap_or_default())?;
+    Ok(())
+}
+
+/// Attaches, lets the program work, and detaches. Returns the rows of the table of samples.
+fn sampled(lab: &Lab, target: &mut LabTarget, words: &[&str], table: &str) -> Result<Csv> {
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let words = [&["--output-format", "csv"], words].concat();
+    let mut attacher = attach(lab, target, out.path(), &words)?.spawn()?;
+    attacher.expect_error("attached to process")?;
+    work(target, "inside 40")?;
+    work(target, "outside 20")?;
+    attacher.send("")?;
+    let exit = attacher.target.wait(PATIENCE)?.success()?;
+    let all = files(out.path());
+    let file = all
+        .iter()
+        .find(|file| file.to_string_lossy().ends_with(table))
+        .ok_or_else(|| format!("no {table} in {all:?}: {exit}"))?;
+    Csv::read(file)
+}
+
+/// The samples that the model wrote since `from`, by kernel descriptor and offset; the invalid and the
+/// lost ones.
+fn written(log: &ModelLog, from: usize) -> (BTreeMap<(u64, u64), u64>, u64, u64) {
+    let (mut all, mut invalid, mut lost) = (BTreeMap::new(), 0, 0);
+    let mut rest = log.clone();
+    rest.records.drain(..from);
+    for (kernel, taken) in rest.samples() {
+        for (offset, count) in &taken.offsets {
+            *all.entry((kernel, *offset)).or_insert(0) += count;
+        }
+        invalid += taken.invalid;
+        lost += taken.lost;
+    }
+    (all, invalid, lost)
+}
+
+/// An attach to a program that has launched before has the samples that the model logged, each with its
+/// kernel, the offset in it, and its dispatch; three times, with both methods.
+#[test]
+fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = hip_program(&lab)?;
+    work(&mut target, "inside 5")?;
+    for (words, table) in [
+        (HOST_TRAP, "pc_sampling_host_trap.csv"),
+        (STOCHASTIC, "pc_sampling_stochastic.csv"),
+        (HOST_TRAP, "pc_sampling_host_trap.csv"),
+    ] {
+        let before = target.model_log()?.records.len();
+        let csv = sampled(&lab, &mut target, &words, table)?;
+        let log = target.model_log()?;
+        let (wanted, invalid, lost) = written(&log, before);
+        assert_eq!(lost, 0, "the device had room");
+        assert_eq!(invalid > 0, words == STOCHASTIC);
+        // Of each kernel by its grid: the descriptor, and when each of its dispatches ran.
+        let of: BTreeMap<u64, u64> = log
+            .dispatches()
+            .map(|dispatch| (dispatch.kernel_object, u64::from(dispatch.grid[0])))
+            .collect();
+        let mut seen = BTreeMap::new();
+        for row in &csv.rows {
+            let name = row["Kernel_Name"]
+                .split('(')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            *seen
+                .entry((name, Csv::number(row, "Kernel_Offset")?))
+                .or_insert(0) += 1;
+            assert_ne!(Csv::number(row, "Dispatch_Id")?, 0, "{row:?}");
+            assert_ne!(Csv::number(row, "Code_Object_Id")?, 0, "{row:?}");
+        }
+        let mut by_name = BTreeMap::new();
+        for ((kernel, offset), count) in wanted {
+            let name = match of.get(&kernel) {
+                Some(256) => "vadd",
+                Some(128) => "scale",
+                _ => continue,
+            };
+            *by_name.entry((name.to_owned(), offset)).or_insert(0) += count;
+        }
+        seen.retain(|(name, _), _| name == "vadd" || name == "scale");
+        assert_eq!(seen, by_name, "{table}");
+        assert!(seen.values().sum::<u64>() > 500, "{seen:?}");
+    }
+    work(&mut target, "inside 5")?;
+    target.send("quit")?;
+    target.expect("done")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+/// On and off again under load: nothing of it remains in the process, and the program is right. The suite
+/// does a few cycles; `MIDAIR_CYCLES=300` does as many.
+#[test]
+fn many_cycles_of_samples_leave_nothing() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let cycles: u32 = match std::env::var("MIDAIR_CYCLES") {
+        Ok(text) => text.parse()?,
+        Err(_) => 4,
+    };
+    let mut target = hip_program(&lab)?;
+    let state = |target: &LabTarget| -> Result<(usize, usize)> {
+        let proc = format!("/proc/{}", target.target.pid());
+        let count = |dir: &str| Ok::<_, std::io::Error>(std::fs::read_dir(dir)?.count());
+        Ok((
+            count(&format!("{proc}/task"))?,
+            count(&format!("{proc}/fd"))?,
+        ))
+    };
+    let mut first = None;
+    for cycle in 0..cycles {
+        let before = target.model_log()?.records.len();
+        let words = if cycle % 2 == 0 {
+            HOST_TRAP
+        } else {
+            STOCHASTIC
+        };
+        let out = tempfile::tempdir_in(lab.scratch())?;
+        let all = [&["--output-format", "csv"], &words[..]].concat();
+        let mut attacher = attach(&lab, &target, out.path(), &all)?.spawn()?;
+        // The program works at the attach, while attached, and at the detach.
+        target.send("inside 60")?;
+        attacher.expect_error("attached to process")?;
+        target.expect("inside")?;
+        target.send("outside 60")?;
+        attacher.send("")?;
+        attacher.target.wait(PATIENCE)?.success()?;
+        target.expect("outside")?;
+        // Nothing samples any more.
+        let (_, _, lost) = written(&target.model_log()?, before);
+        assert_eq!(lost, 0);
+        let after = target.model_log()?.records.len();
+        work(&mut target, "inside 5")?;
+        let (samples, ..) = written(&target.model_log()?, after);
+        assert!(samples.is_empty(), "cycle {cycle}: {samples:?}");
+        let now = state(&target)?;
+        // The first attach leaves the worker thread, and the runtime's queue for samples.
+        let first = first.get_or_insert(now);
+        assert_eq!(now, *first, "cycle {cycle}: threads and descriptors");
+    }
+    target.send("quit")?;
+    target.expect("done")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
 }

@@ -627,13 +627,31 @@ domains! {
     /// Samples of program counters, taken by traps that the host triggers.
     PC_SAMPLING_HOST_TRAP {
         asked: RequestedBy::By(&[PC_SAMPLING]),
-        files: Files { json: Ranked::some("pc_sample_host_trap", 110), ..NO_FILES };
+        // The numbers of both methods are ours: AMD's samples are a separate service without one.
+        number: Some(62),
+        files: Files {
+            csv: Some("pc_sampling_host_trap.csv"),
+            json: Ranked::some("pc_sample_host_trap", 110),
+            records: "samples of program counters",
+            phrase: Ranked::some("samples of program counters", 16),
+            ..NO_FILES
+        },
+        needs: DEVICE,
+        built: true;
         ..LATER
     }
     /// Samples of program counters, taken by the device itself.
     PC_SAMPLING_STOCHASTIC {
         asked: RequestedBy::By(&[PC_SAMPLING]),
-        files: Files { json: Ranked::some("pc_sample_stochastic", 120), ..NO_FILES };
+        number: Some(63),
+        files: Files {
+            csv: Some("pc_sampling_stochastic.csv"),
+            json: Ranked::some("pc_sample_stochastic", 120),
+            records: "stochastic samples of program counters",
+            ..NO_FILES
+        },
+        needs: DEVICE,
+        built: true;
         ..LATER
     }
     /// Instructions of the threads of a compute unit.

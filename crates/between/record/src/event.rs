@@ -11,9 +11,11 @@ mod cuda;
 mod driver;
 mod events;
 mod graphs;
+mod header;
 mod name;
 mod plain;
 mod queue;
+mod samples;
 mod stacks;
 
 pub use burst::{Burst, basis};
@@ -25,9 +27,11 @@ pub use cuda::{
 pub use driver::KfdEvent;
 pub use events::{Barrier, EventCall, hip_event};
 pub use graphs::{GraphBuild, GraphCall, graph, graph_build};
+pub use header::Header;
 pub use name::{MOST_NAME, kernel_name};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
+pub use samples::PcSample;
 pub use stacks::{
     Code, IS_MODULE, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Module, NATIVE, NO_PYTHON,
     NO_STACKS, NativeCode, OF_OBJECT, Stack, StackCost, frames, stacks_of,
@@ -150,20 +154,6 @@ impl Untimed {
             }
         }
     }
-}
-
-/// First 8 bytes of every record.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Header {
-    /// Bytes of the record with this header; a multiple of 8.
-    pub size: u16,
-    /// See [`mod@kind`].
-    pub kind: u8,
-    /// See [`flag`].
-    pub flags: u8,
-    /// AMD's operation id within the kind; CUPTI's callback id for CUDA's calls.
-    pub operation: u32,
 }
 
 /// An API call. Followed by `nargs` u64 (raw argument words).
@@ -502,6 +492,8 @@ pub enum Record<'a> {
     CudaDevice(CudaDevice, &'a [u8]),
     /// A window of counters, or a part of one, and the words of it (8 bytes each).
     CounterWindow(CounterWindow, &'a [u8]),
+    /// A sample of a program counter.
+    PcSample(PcSample),
     /// A burst of a recording that is on for a part of the time only.
     Burst(Burst),
     /// A function that was on a stack, its file's name, and its own.
@@ -544,6 +536,7 @@ impl Record<'_> {
             Record::UnifiedMemory(moved) => &moved.header,
             Record::CudaDevice(device, _) => &device.header,
             Record::CounterWindow(window, _) => &window.header,
+            Record::PcSample(sample) => &sample.header,
             Record::Burst(burst) => &burst.header,
             Record::Code(code, ..) => &code.header,
             Record::Stack(stack, _) => &stack.header,
@@ -655,6 +648,9 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
             (w.words as usize).saturating_mul(8)
         })
         .map(|(w, t)| Record::CounterWindow(w, t)),
+        kind::PC_SAMPLING_HOST_TRAP | kind::PC_SAMPLING_STOCHASTIC => {
+            PcSample::read(body).map(Record::PcSample)
+        }
         kind::BURST => Burst::read(body).map(Record::Burst),
         kind::CODE => stacks::code(body).map(|(code, file, name)| Record::Code(code, file, name)),
         kind::STACK => with_tail(body, |s: &Stack| (s.frames as usize).saturating_mul(8))

@@ -24,6 +24,7 @@ mod periods;
 mod ranks;
 pub mod reference;
 mod resolve;
+pub mod sampling;
 mod serve;
 mod settings;
 mod words;
@@ -37,6 +38,7 @@ pub use options::{Category, Front, Opt, Sets, Shape, State, options};
 pub use periods::{COLLECTION_PERIOD, Period};
 pub use ranks::{Choice, RANK_VARIABLE, RANKS, Rank, SIZE_VARIABLE};
 pub use resolve::{Given, Refusal, Resolved, Value, resolve};
+pub use sampling::{PC_SAMPLING, PC_SAMPLING_INTERVAL, PC_SAMPLING_METHOD, PC_SAMPLING_UNIT};
 pub use serve::{SERVE, ServeOption};
 pub use settings::{
     ALIASES, ATTACH_ANNOUNCE, BadValue, CUDA_ALL_CALLS, CUDA_DRIVER_API_TRACE, CUDA_HW_TRACE,

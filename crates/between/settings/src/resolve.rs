@@ -13,6 +13,7 @@ use crate::counters::{COUNTER_COLLECTION, COUNTER_GROUPS, COUNTERS, EXCLUSIVE, G
 use crate::literal::{BYTE, literal};
 use crate::options::{self, Opt, Sets, Shape, State, option, options};
 use crate::periods::{self, COLLECTION_PERIOD};
+use crate::sampling;
 use crate::settings::{CUPTI, HIP_EVENT_TRACE, HIP_GRAPH_TRACE, OUTPUT_PATH, Settings};
 use crate::words::{boolean_word, duration_word};
 
@@ -331,6 +332,8 @@ pub fn resolve(
     settle_periods(&values, &mut settings)?;
     check_formats(&settings)?;
     check_cupti(&settings)?;
+    let is_on = settings.is_on(sampling::PC_SAMPLING);
+    sampling::check(is_on, |name| settings.text(name)).map_err(Refusal::Usage)?;
     settle_counters(&mut settings)?;
     settle_names(&mut settings);
     if settings.text("ROCPROF_OUTPUT_FORMAT").is_none() {

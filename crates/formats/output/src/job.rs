@@ -1,13 +1,14 @@
 //! A session as the writers see it: the trace, its index, and names in the form that the user
 //! wants.
 
+use crate::code::{Code, Sampled};
 use crate::counters::Counting;
 use crate::events::Events;
 use crate::graphs::Graphs;
 use crate::model::{Plan, Trace};
 use crate::options::{AgentIndex, KernelNames};
 use midair_agents::Agent;
-use midair_record::event::Kernel;
+use midair_record::event::{Kernel, PcSample};
 use midair_trace::api::Names;
 use midair_trace::cuda::devices::{self, Agents};
 use midair_trace::index::Index;
@@ -87,6 +88,9 @@ pub(crate) struct Job<'a> {
     pub(crate) findings: OnceLock<Vec<String>>,
     /// The ranges after which kernels are named, where the user asked for that.
     pub(crate) renamed: Option<Renamed>,
+    /// Where kernels are in memory.
+    pub(crate) code: Code,
+    sampled: OnceLock<Sampled>,
     /// Launches of HIP's graphs, and their kernels.
     pub(crate) graphs: Graphs,
     /// Records of HIP's events and waits for them, and their barriers.
@@ -104,6 +108,8 @@ impl<'a> Job<'a> {
         };
         let counting = Counting::of(trace, |node| agents.get(node).cloned());
         Job {
+            code: Code::of(index),
+            sampled: OnceLock::new(),
             graphs: Graphs::read(trace),
             events: Events::read(trace),
             renamed: plan.rename_kernels.then(|| Renamed::read(&trace.records)),
@@ -116,6 +122,32 @@ impl<'a> Job<'a> {
             kernels,
             findings: OnceLock::new(),
         }
+    }
+
+    /// Returns the name of a kernel by its id.
+    pub(crate) fn name_of_kernel(&self, id: u64) -> Cow<'_, str> {
+        self.kernels
+            .known(id)
+            .unwrap_or(Cow::Borrowed(UNSEEN_KERNEL))
+    }
+
+    /// Returns the sampled instructions.
+    pub(crate) fn sampled(&self) -> &Sampled {
+        self.sampled.get_or_init(|| {
+            Sampled::read(&self.trace.records, |sample| {
+                let (instruction, comment) = self.instruction(sample);
+                (instruction.into_owned(), comment.into_owned())
+            })
+        })
+    }
+
+    /// Returns a sampled instruction as text, and its line in the sources.
+    pub(crate) fn instruction(&self, sample: &PcSample) -> (Cow<'_, str>, Cow<'_, str>) {
+        let place = match self.code.kernel(sample) {
+            Some((id, offset)) => format!("{}+{offset:#x}", self.name_of_kernel(id)),
+            None => format!("{:#x}", sample.pc),
+        };
+        (Cow::Owned(place), Cow::Borrowed(""))
     }
 
     /// Returns all agents.

@@ -13,6 +13,7 @@
 mod agent_numbers;
 mod arguments;
 mod burst_report;
+mod code;
 mod counted_so_far;
 mod counter_findings;
 mod counter_report;

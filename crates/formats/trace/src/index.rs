@@ -270,6 +270,7 @@ impl Index {
             // A window may have several records, of which only the first is counted.
             Record::CounterWindow(window, _) if window.first == 0 => self.count(&window.header),
             Record::CounterWindow(..) => {}
+            Record::PcSample(sample) => self.count(&sample.header),
             Record::MemorySet(set) => self.add_set(set),
             Record::Synchronization(wait) => self.add_wait(wait),
             Record::UnifiedMemory(moved) => self.add_unified(moved),

@@ -23,4 +23,5 @@ pub mod limits;
 pub mod range_names;
 pub mod record_file;
 pub mod rolling;
+pub mod samples;
 pub mod steps;

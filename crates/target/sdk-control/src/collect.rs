@@ -30,6 +30,7 @@ use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::{changes, code_object, events, intercept, notes, registration, retirement};
 use midair_sdk_device::domain::{self, Device, Domain};
 use midair_sdk_device::queue::{serialized, state, windows};
+use midair_sdk_device::sampling;
 use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks;
@@ -40,7 +41,10 @@ use midair_sdk_hot::openmp;
 use midair_sdk_hot::pause;
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers::TABLES;
-use midair_settings::{STACKS, STACKS_BUDGET, Settings};
+use midair_settings::{
+    PC_SAMPLING, PC_SAMPLING_INTERVAL, PC_SAMPLING_METHOD, PC_SAMPLING_UNIT, STACKS, STACKS_BUDGET,
+    Settings,
+};
 use relay::relay;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -91,6 +95,21 @@ impl Collection {
         midair_stacks::end();
         let wanted = midair_stacks::Wanted::of(settings.text(STACKS), settings.text(STACKS_BUDGET));
         self.stacks = wanted.map(midair_stacks::begin);
+    }
+
+    /// Keeps what the session asks about program counters. Called between sessions.
+    pub fn begin_sampling(settings: &Settings) {
+        let text = |name| settings.text(name).unwrap_or_default();
+        let is_on = settings.is_on(PC_SAMPLING);
+        sampling::ask(if is_on {
+            sampling::Request::of(
+                text(PC_SAMPLING_METHOD),
+                text(PC_SAMPLING_UNIT),
+                text(PC_SAMPLING_INTERVAL),
+            )
+        } else {
+            None
+        });
     }
 
     /// Says in the records whether stacks are taken.
@@ -652,6 +671,18 @@ fn need_of(wanted: &Wanted) -> Need {
                 || serialized::is_asked()
                 || windows::tool_requests::is_wanted());
     let work = work.with_if(kind::COUNTER_COLLECTION, counts);
+    // Samples are of dispatches, so they come with them.
+    let sampled = sampling::asked().filter(|_| work.contains(kind::KERNEL_DISPATCH));
+    let method = sampled.map(|request| request.method);
+    let work = work
+        .with_if(
+            kind::PC_SAMPLING_HOST_TRAP,
+            method == Some(sampling::Method::HostTrap),
+        )
+        .with_if(
+            kind::PC_SAMPLING_STOCHASTIC,
+            method == Some(sampling::Method::Stochastic),
+        );
     let mut recorded = kinds & (sets::HOOKED_CALLS | sets::TOLD);
     if wanted.retirement {
         // The record of a call tells that the call has returned.

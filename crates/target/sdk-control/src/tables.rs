@@ -10,6 +10,7 @@ pub mod decode;
 pub mod elf;
 mod legacy_roctx;
 pub mod maps;
+pub mod samples;
 pub mod tools;
 
 use maps::Maps;

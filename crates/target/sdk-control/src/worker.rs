@@ -122,6 +122,7 @@ impl Work for Worker {
         }
         self.is_announced = settings.is_on(ATTACH_ANNOUNCE);
         collect::with(|collection| collection.begin_stacks(&settings));
+        crate::collection::Collection::begin_sampling(&settings);
         setting::publish(settings);
         let plan = match plan.as_slice() {
             [] => Plan::default(),

@@ -1,6 +1,7 @@
 //! The list of domains that have a part of their own in the target.
 
 use crate::domain::Domain;
+use crate::sampling::{Method, Samples};
 use crate::{allocations, copies, queue, scratch};
 
 /// Returns all domains that have a part of their own in the target. API calls have none, since
@@ -12,6 +13,8 @@ pub fn all() -> Vec<Box<dyn Domain>> {
         Box::new(copies::Copies::default()),
         Box::new(allocations::Allocations),
         Box::new(scratch::ScratchMemory),
+        Box::new(Samples::new(Method::HostTrap)),
+        Box::new(Samples::new(Method::Stochastic)),
     ]
 }
 

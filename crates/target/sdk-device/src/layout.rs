@@ -37,6 +37,17 @@ impl Signal {
         // SAFETY: the caller's promise; offset 8.
         unsafe { (*self.word(8).cast::<AtomicI64>()).load(Acquire) }
     }
+    /// Returns the number of a doorbell among the process's doorbells on a device, as waves have it:
+    /// `hardware_doorbell_ptr` points to 8 bytes in a region of 1,024 doorbells (source:
+    /// `docs/sources.md#samples`).
+    ///
+    /// # Safety
+    /// The handle must be a live doorbell signal.
+    pub unsafe fn doorbell_number(self) -> u32 {
+        // SAFETY: the caller's promise; offset 8.
+        let at = unsafe { (*self.word(8)).load(Relaxed) };
+        (at >> 3) as u32 & 0x3ff
+    }
     /// `start_ts`, device ticks.
     ///
     /// # Safety

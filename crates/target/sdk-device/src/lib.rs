@@ -1,5 +1,5 @@
 //! The device's side of a target: [`queue`]s and the dispatches on them, [`copies`],
-//! [`allocations`], [`scratch`] memory, and the [`symbols`] of kernels. The application's threads
+//! [`allocations`], [`scratch`] memory, [`sampling`], and the [`symbols`] of kernels. The application's threads
 //! enter through [`mod@hooks`]; the worker thread does the rest.
 
 #![deny(clippy::disallowed_methods)]
@@ -15,6 +15,7 @@ pub mod layout;
 pub mod packet;
 mod queries;
 pub mod queue;
+pub mod sampling;
 pub mod scratch;
 pub mod sink;
 mod state;

@@ -9,6 +9,7 @@ use crate::queue::queue_state::Queues;
 use crate::queue::serialized::shared::Serialized;
 use crate::queue::watch::Watchers;
 use crate::queue::window::Windows;
+use crate::sampling::kept::Sampling;
 use crate::scratch::tables::Scratches;
 use crate::symbols::known::Symbols;
 use midair_sdk_hot::fork::ForkState;
@@ -36,6 +37,8 @@ pub(crate) struct State {
     pub windows: Windows,
     /// Gates of queues whose dispatches have the device to themselves.
     pub serialized: Serialized,
+    /// Samples of program counters.
+    pub sampling: Sampling,
 }
 
 impl State {
@@ -50,6 +53,7 @@ impl State {
             symbols: Symbols::new(),
             windows: Windows::new(),
             serialized: Serialized::new(),
+            sampling: Sampling::new(),
         }
     }
 }

@@ -70,6 +70,14 @@ pub fn is_kernel(kernel_object: u64) -> bool {
         })
 }
 
+/// Returns the code object that an address is in: its number and its load address. A code object
+/// that is unloaded stays until another one is at its place.
+pub(crate) fn code_object_at(address: u64) -> Option<(u64, u64)> {
+    let known = known();
+    let (base, (end, id)) = known.as_ref()?.ranges.range(..=address).next_back()?;
+    (address < *end).then_some((*id, *base))
+}
+
 /// Returns our number for a kernel; 0 = unknown.
 pub fn kernel_id(kernel_object: u64) -> u64 {
     known()
@@ -399,6 +407,7 @@ impl Telling<'_> {
         book.next_code_object += 1;
         let id = book.next_code_object;
         book.code_objects.insert(base, id);
+        book.ranges.insert(base, (base.saturating_add(size), id));
         drop(guard);
         let in_memory = get(hsa::CODE_OBJECT_STORAGE)? as u32 == hsa::STORAGE_MEMORY;
         let memory = |attribute| get(attribute).filter(|_| in_memory).unwrap_or(0);

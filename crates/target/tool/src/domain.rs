@@ -71,7 +71,7 @@ mod tests {
         let mut settings: Vec<&CStr> = not_built().collect();
         assert!(!settings.contains(&c"ROCPROF_COUNTER_COLLECTION"));
         assert!(settings.contains(&c"ROCPROF_SPM_COUNTER_COLLECTION"));
-        assert!(settings.contains(&c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED"));
+        assert!(!settings.contains(&c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED"));
         assert!(!settings.contains(&c"ROCPROF_KERNEL_RENAME"));
         assert!(!settings.contains(&c"ROCPROF_KERNEL_TRACE"));
         let all = settings.len();

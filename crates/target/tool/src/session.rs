@@ -20,8 +20,12 @@ const COUNTS: [&CStr; 3] = [
     c"MIDAIR_PMC_DEVICE",
 ];
 
-/// The settings that ask for what comes with its packets: launches of graphs, and events.
-const OF_PACKETS: [&CStr; 2] = [c"ROCPROF_HIP_GRAPH_TRACE", c"ROCPROF_HIP_EVENT_TRACE"];
+/// The settings that ask for what comes with its packets: launches of graphs, events, and samples.
+const OF_PACKETS: [&CStr; 3] = [
+    c"ROCPROF_HIP_GRAPH_TRACE",
+    c"ROCPROF_HIP_EVENT_TRACE",
+    c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED",
+];
 
 /// The domains and their contexts.
 static CONTEXTS: Mutex<Vec<(Collected, u64)>> = Mutex::new(Vec::new());

@@ -3,8 +3,8 @@
 use super::{
     Agent, Allocation, Api, Barrier, Burst, Code, CodeObject, Copy, CounterWindow, CudaDevice,
     CudaLaunch, CudaTransfer, EventCall, GraphBuild, GraphCall, Header, Kernel, KernelSymbol,
-    KfdEvent, LaunchStack, Marker, MemorySet, Module, NativeCode, Note, Queue, QueueCounts,
-    RuntimeInit, Scratch, Stack, Synchronization, UnifiedMemory,
+    KfdEvent, LaunchStack, Marker, MemorySet, Module, NativeCode, Note, PcSample, Queue,
+    QueueCounts, RuntimeInit, Scratch, Stack, Synchronization, UnifiedMemory,
 };
 
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
@@ -56,6 +56,7 @@ plain!(
     Queue,
     QueueCounts,
     CounterWindow,
+    PcSample,
     Note,
     MemorySet,
     Synchronization,

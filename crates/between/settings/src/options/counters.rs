@@ -204,7 +204,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         Shape::Boolean,
         Sets::Switch("ROCPROFILER_PC_SAMPLING_BETA_ENABLED"),
-        "Allow sampling of program counters",
+        "Sample program counters of kernels; needs method, unit and interval",
     )
     .of(kind::PC_SAMPLING_HOST_TRAP),
     Opt::new(
@@ -212,23 +212,20 @@ pub(super) const OPTIONS: &[Opt] = &[
         Counters,
         Shape::OneOf(&["instructions", "cycles", "time"]),
         Sets::Words(&["ROCPROF_PC_SAMPLING_UNIT"], ""),
-        "Set the unit of the PC sampling interval",
-    )
-    .later(),
+        "Set the interval's unit: time (microseconds; host_trap) or cycles (stochastic)",
+    ),
     Opt::new(
         "pc-sampling-method",
         Counters,
         Shape::OneOf(&["stochastic", "host_trap"]),
         Sets::Words(&["ROCPROF_PC_SAMPLING_METHOD"], ""),
-        "Set the PC sampling method",
-    )
-    .later(),
+        "Sample by the driver's traps of all waves (host_trap) or by the device (stochastic)",
+    ),
     Opt::new(
         "pc-sampling-interval",
         Counters,
         INTERVAL,
         Sets::Words(&["ROCPROF_PC_SAMPLING_INTERVAL"], ""),
-        "Set the PC sampling interval",
-    )
-    .later(),
+        "Sample once in this many units; for stochastic a power of two",
+    ),
 ];

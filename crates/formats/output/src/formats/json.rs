@@ -23,6 +23,7 @@ mod memory;
 mod metadata;
 mod parts;
 pub(crate) mod pieces;
+mod samples;
 mod size;
 mod spill;
 mod summary;
@@ -288,14 +289,10 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -
     out.open_object()?;
     counters::dimensions(out, job)?;
     out.close_object()?;
-    empty_arrays(
-        out,
-        &[
-            "pc_sample_instructions",
-            "pc_sample_comments",
-            "att_filenames",
-        ],
-    )?;
+    let sampled = job.sampled();
+    out.texts("pc_sample_instructions", sampled.instructions())?;
+    out.texts("pc_sample_comments", sampled.comments())?;
+    empty_arrays(out, &["att_filenames"])?;
     // AMD's list starts with an empty name.
     out.texts("code_object_snapshot_filenames", &[""])?;
     out.close_object()
@@ -347,6 +344,7 @@ fn element<W: io::Write>(
         Record::Graph(record) => graphs::launch(out, job, record),
         Record::Event(record) => events::event(out, job, record),
         Record::Kfd(record) if record.is_in_files() => driver::event(out, job, record),
+        Record::PcSample(record) if record.is_in_files() => samples::sample(out, job, record),
         _ => Ok(()),
     }
 }

@@ -4,10 +4,12 @@ use crate::collection::{Collection, Running};
 use crate::counting;
 use crate::rendezvous::request::TableRequest;
 use crate::state::STATE;
-use crate::tables;
+use crate::tables::{self, Live};
+use midair_domain::KindSet;
 use midair_record::event::{kind, note};
 use midair_sdk_device::domain::{self, Device, Domain, Entry};
 use midair_sdk_device::queue::harvest::Harvester;
+use midair_sdk_device::sampling;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::markers::legacy;
@@ -216,15 +218,29 @@ impl Collection {
                 running.sink.put(kind::NOTE, &note(complaint));
             }
         }
+        let (running_live, root) = (&running.live, STATE.root_table.load(Relaxed));
         let mut device = Device {
             harvester,
             sink: &mut running.sink,
         };
         for domain in domains {
             if domain::needs_device(&**domain) && running.need.work.contains(domain.kind()) {
+                if SAMPLES.contains(domain.kind()) {
+                    offer_samples(running_live, root);
+                }
                 domain.open(&mut device);
             }
         }
         counting::devices::opened(running.need.counts_devices);
+    }
+}
+
+const SAMPLES: KindSet = KindSet::of(&[kind::PC_SAMPLING_HOST_TRAP, kind::PC_SAMPLING_STOCHASTIC]);
+
+/// Passes the runtime's functions for samples of program counters on.
+fn offer_samples(live: &[Live], root: usize) {
+    if let Some(entries) = tables::samples::find(live, root) {
+        // SAFETY: they were found in the runtime's own table, and the runtime is not unloaded.
+        unsafe { sampling::offer(entries) };
     }
 }

@@ -119,6 +119,11 @@ pub(super) fn set_up(kind: Kind) -> Result<(), Status> {
         Some("python") => settings,
         _ => Settings::default(),
     };
+    let sampled = match spool {
+        Some(_) => setting::with(Settings::clone),
+        None => Settings::default(),
+    };
+    crate::collection::Collection::begin_sampling(&sampled);
     let applied = collect::with(|collection| {
         collection.begin_stacks(&settings);
         collection.begin(spool, false);

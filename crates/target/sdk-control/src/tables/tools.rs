@@ -23,6 +23,7 @@ mod root {
     pub const CORE: usize = 16;
     pub const AMD_EXT: usize = 24;
     pub const TOOLS: usize = 48;
+    pub const SAMPLES: usize = 56;
 }
 
 /// `HSA_TOOLS_API_TABLE_MAJOR_VERSION`.
@@ -63,6 +64,13 @@ pub fn find(found: &[Live], handed_over: usize) -> Result<Live, Option<String>> 
 /// Returns the address of the root table that belongs to the live tables `found`.
 pub fn root(found: &[Live], handed_over: usize) -> Option<usize> {
     roots(&Maps::of_self()?, found, handed_over).next()
+}
+
+/// Returns the address of the table of PC sampling, if the runtime has one.
+pub(super) fn samples(maps: &Maps, found: &[Live], handed_over: usize) -> Option<usize> {
+    let root = roots(maps, found, handed_over)
+        .find(|root| version(maps, *root).is_some_and(|(_, size)| size >= root::SAMPLES + 8))?;
+    Some(maps.read_u64(root + root::SAMPLES)? as usize)
 }
 
 /// Returns the live table with this id.

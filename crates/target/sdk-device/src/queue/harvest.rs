@@ -12,6 +12,7 @@ use super::serialized::collector::Collector;
 use super::service::Subscribers;
 use super::state;
 use super::windows::keeper::Keeper;
+use crate::sampling::dispatches::Dispatches;
 use crate::sink::Sink;
 use crate::symbols;
 use midair_record::event::{Header, Plain, Queue, QueueCounts, Untimed, kind, note};
@@ -150,6 +151,11 @@ impl Harvester {
     /// Returns the keeper of windows of counters, if the session counts.
     pub(super) fn counters(&mut self) -> &mut Option<Keeper> {
         &mut self.subscribers.counters
+    }
+
+    /// Returns the dispatches that samples of program counters may be of.
+    pub(crate) fn dispatches(&mut self) -> &mut Dispatches {
+        &mut self.subscribers.sampled
     }
 
     /// Returns the collector, which matches values of dispatches with their times.

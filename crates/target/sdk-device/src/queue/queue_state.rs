@@ -195,6 +195,11 @@ pub struct QueueState {
     pub host_ring: AtomicU32,
     /// Nanoseconds that it takes to read a packet of its ring.
     pub read_ns: AtomicU32,
+    /// The number of its doorbell in the process, as samples of program counters have it, and the
+    /// number of packets in its ring.
+    pub doorbell_number: AtomicU32,
+    /// See `doorbell_number`.
+    pub ring_size: AtomicU32,
     /// The number of its gate, if its dispatches are serialized ([`super::serialized`]); 0 = it has none.
     pub serialized: AtomicU32,
     /// The agent's handle; 0 = not asked yet.
@@ -411,6 +416,8 @@ impl QueueState {
             &self.watches_room,
             &self.host_ring,
             &self.read_ns,
+            &self.doorbell_number,
+            &self.ring_size,
             &self.node,
         ];
         for word in words {

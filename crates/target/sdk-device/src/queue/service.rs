@@ -10,9 +10,10 @@ use super::serialized::{collector::Collector, gates};
 use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use super::timing::{KernelTiming, to_clock};
 use super::windows::keeper::Keeper;
+use crate::sampling::dispatches::Dispatches;
 use crate::sink::Sink;
 use midair_record::event::Untimed;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// All subscribers. The worker thread owns them.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(super) struct Subscribers {
     pub counters: Option<Keeper>,
     /// The counters of every dispatch, if the process was started for that.
     pub serialized: Collector,
+    /// The dispatches that samples may be of.
+    pub sampled: Dispatches,
 }
 
 impl Subscribers {
@@ -64,6 +67,13 @@ impl Subscriber for Subscribers {
         self.timing.complete(queue, dispatch, sink);
         if dispatch.facts.is_barrier {
             return;
+        }
+        if self.sampled.is_on() {
+            let facts = dispatch.facts;
+            let size = u64::from(queue.ring_size.load(Relaxed)).max(1);
+            let place = (queue.doorbell_number.load(Relaxed), facts.index % size);
+            let ids = (facts.dispatch_id, facts.launch.correlation, facts.rung);
+            self.sampled.add(place, ids, dispatch.outcome);
         }
         if let Some(counters) = &mut self.counters {
             counters.complete(queue, dispatch, sink);

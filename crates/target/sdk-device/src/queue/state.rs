@@ -319,6 +319,12 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
             false => (read, read),
         };
         let (ring, size) = (queue.ring(), u64::from(queue.size()));
+        state.ring_size.store(queue.size(), Relaxed);
+        if !intercept {
+            state
+                .doorbell_number
+                .store(doorbell.doorbell_number(), Relaxed);
+        }
         let read_ns = super::bus::nanoseconds_of_a_read(ring, size);
         state.read_ns.store(read_ns, Relaxed);
         if let Some(mut inner) = state.lock() {

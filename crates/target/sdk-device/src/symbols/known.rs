@@ -2,7 +2,7 @@
 
 use super::waiting::Waiting;
 use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -52,6 +52,8 @@ pub(crate) struct Known {
     pub retired: HashMap<u64, u64>,
     /// The code object id of each load base.
     pub code_objects: HashMap<u64, u64>,
+    /// Where code objects lie or lay: from the key to before the first number, and their ids.
+    pub ranges: BTreeMap<u64, (u64, u64)>,
     /// The load bases of each executable.
     pub bases: HashMap<u64, Vec<u64>>,
     /// The number of kernels whose names are recorded cut.
