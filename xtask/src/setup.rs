@@ -27,7 +27,7 @@ enum Weight {
 
 /// How a package is found.
 #[derive(Debug, Clone, Copy)]
-enum There {
+enum FoundBy {
     /// A program in the path, by one of these names.
     Program(&'static [&'static str]),
     /// One of these files.
@@ -41,7 +41,7 @@ enum There {
 struct Need {
     /// Debian's name of it.
     package: &'static str,
-    there: There,
+    there: FoundBy,
     weight: Weight,
     /// The use of it, for a reader of the table.
     _why: &'static str,
@@ -50,13 +50,13 @@ struct Need {
 const fn program(package: &'static str, names: &'static [&'static str], why: &'static str) -> Need {
     Need {
         package,
-        there: There::Program(names),
+        there: FoundBy::Program(names),
         weight: Weight::Needed,
         _why: why,
     }
 }
 
-const fn wanted(package: &'static str, there: There, why: &'static str) -> Need {
+const fn wanted(package: &'static str, there: FoundBy, why: &'static str) -> Need {
     Need {
         package,
         there,
@@ -76,13 +76,13 @@ const NEEDS: &[Need] = &[
     program("python3-minimal", &["python3"], "rocprof-attach"),
     Need {
         package: "python3-venv",
-        there: There::Python,
+        there: FoundBy::Python,
         weight: Weight::Needed,
         _why: "readers of our files, from PyPI",
     },
     Need {
         package: "ca-certificates",
-        there: There::File(&[
+        there: FoundBy::File(&[
             "/etc/ssl/certs/ca-certificates.crt",
             "/etc/pki/tls/certs/ca-bundle.crt",
             "/etc/ssl/ca-bundle.pem",
@@ -93,50 +93,54 @@ const NEEDS: &[Need] = &[
     },
     wanted(
         "libcap2-bin",
-        There::Program(&["setcap"]),
+        FoundBy::Program(&["setcap"]),
         "capabilities of a file",
     ),
     wanted(
         "musl-tools",
-        There::Program(&["musl-gcc"]),
+        FoundBy::Program(&["musl-gcc"]),
         "targets on another libc",
     ),
-    wanted("rpm", There::Program(&["rpmbuild"]), "Fedora's packages"),
-    wanted("libomp5", There::Library("libomp.so.5"), "OpenMP's events"),
+    wanted("rpm", FoundBy::Program(&["rpmbuild"]), "Fedora's packages"),
+    wanted(
+        "libomp5",
+        FoundBy::Library("libomp.so.5"),
+        "OpenMP's events",
+    ),
     wanted(
         "libjemalloc2",
-        There::Library("libjemalloc.so.2"),
+        FoundBy::Library("libjemalloc.so.2"),
         "targets with another allocator",
     ),
     wanted(
         "chromium-headless-shell",
-        There::Program(&["chromium-headless-shell", "chromium"]),
+        FoundBy::Program(&["chromium-headless-shell", "chromium"]),
         "pages that we write",
     ),
     wanted(
         "tmux",
-        There::Program(&["tmux"]),
+        FoundBy::Program(&["tmux"]),
         "a terminal for midair top",
     ),
     wanted(
         "otf2-tools",
-        There::Program(&["otf2-print"]),
+        FoundBy::Program(&["otf2-print"]),
         "OTF2 archives that we write",
     ),
     Need {
         package: "debootstrap",
-        there: There::Program(&["debootstrap"]),
+        there: FoundBy::Program(&["debootstrap"]),
         weight: Weight::Roots,
         _why: "the lab, a bare Debian 12",
     },
 ];
 
-impl There {
+impl FoundBy {
     fn is_met(self) -> bool {
         match self {
-            There::Program(names) => names.iter().any(|name| in_path(name)),
-            There::File(paths) => paths.iter().any(|path| Path::new(path).exists()),
-            There::Library(name) => [
+            FoundBy::Program(names) => names.iter().any(|name| in_path(name)),
+            FoundBy::File(paths) => paths.iter().any(|path| Path::new(path).exists()),
+            FoundBy::Library(name) => [
                 "/usr/lib/x86_64-linux-gnu",
                 "/usr/lib/aarch64-linux-gnu",
                 "/usr/lib64",
@@ -144,7 +148,7 @@ impl There {
             ]
             .iter()
             .any(|directory| Path::new(directory).join(name).exists()),
-            There::Python => ["import venv, ensurepip", "import pip"]
+            FoundBy::Python => ["import venv, ensurepip", "import pip"]
                 .iter()
                 .any(|script| {
                     let mut python = Command::new("python3");

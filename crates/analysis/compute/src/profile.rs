@@ -3,8 +3,8 @@
 //!
 //! The collecting is done by `rocprofv3` in a process of its own; nothing here attaches.
 
-mod asked;
 pub mod collect;
+mod launches;
 pub mod machine;
 mod peaks;
 pub mod plan;
@@ -21,10 +21,10 @@ use crate::report::Options;
 use crate::report::roofline::Level;
 use crate::select::Blocks;
 use crate::vintage::Vintage;
-use asked::Asked;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use collect::Collection;
+use launches::LaunchOptions;
 use machine::Machine;
 use midair_failure::{Failure, Kind};
 use midair_output::files::Directory;
@@ -74,7 +74,7 @@ fn given(matches: &ArgMatches, name: &str) -> bool {
 }
 
 /// Refuses options that exclude each other or are not built, before anything else is done.
-fn check(matches: &ArgMatches, asked: &Asked, program: &[OsString]) -> Result<(), Failure> {
+fn check(matches: &ArgMatches, asked: &LaunchOptions, program: &[OsString]) -> Result<(), Failure> {
     let attaches = given(matches, "attach-pid");
     let ways = ["block", "set", "roof-only", "roofline-bench-only"]
         .into_iter()
@@ -170,7 +170,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         .get_many("remaining")
         .map(|words| words.cloned().collect())
         .unwrap_or_default();
-    let asked = Asked::of(matches)?;
+    let asked = LaunchOptions::of(matches)?;
     check(matches, &asked, &program)?;
     let vintage = vintage(matches)?;
     let levels = Level::read(&words(matches, "roofline-mem-level"))?;
@@ -348,7 +348,7 @@ fn chosen(
 /// Returns the directory for the files.
 fn directory(
     matches: &ArgMatches,
-    asked: &Asked,
+    asked: &LaunchOptions,
     name: Option<&str>,
     machine: &Machine,
 ) -> Result<PathBuf, Failure> {
@@ -417,7 +417,7 @@ fn directory(
 }
 
 /// Returns the option that names the directory, with another name that no earlier profile has.
-fn another(matches: &ArgMatches, asked: &Asked) -> String {
+fn another(matches: &ArgMatches, asked: &LaunchOptions) -> String {
     let option = |name: &str| text(matches, name).filter(|_| given(matches, name));
     let (option, name) = match (&asked.directory, option("name")) {
         (Some(directory), _) => ("--output-directory", directory.display().to_string()),
@@ -457,7 +457,7 @@ fn prepare(directory: &Path, overwrite: bool, another: &str) -> Result<Directory
 /// Returns the options as `profiling_config.yaml` has them.
 fn configuration(
     matches: &ArgMatches,
-    asked: &Asked,
+    asked: &LaunchOptions,
     vintage: Vintage,
     name: &str,
     directory: &Path,

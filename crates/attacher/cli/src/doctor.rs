@@ -23,7 +23,7 @@ pub(crate) fn json_argument() -> Arg {
 
 /// What is inspected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum Subject {
     /// The request's process.
     Process,
     /// The machine, for any process.
@@ -50,14 +50,14 @@ pub(crate) fn command(pid: Arg) -> Command {
 /// Prints each check. The first check that forbids the attach gives the exit code.
 pub(crate) fn check(
     request: &Request,
-    of: Of,
+    of: Subject,
     as_json: bool,
     engine: &dyn Engine,
     report: Report,
 ) -> Result<u8, Failure> {
     let (checks, pid) = match of {
-        Of::Process => (engine.inspect(request)?, Some(request.pid)),
-        Of::Machine => (engine.inspect_machine(request)?, None),
+        Subject::Process => (engine.inspect(request)?, Some(request.pid)),
+        Subject::Machine => (engine.inspect_machine(request)?, None),
     };
     let code = checks
         .iter()

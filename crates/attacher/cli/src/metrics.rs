@@ -109,7 +109,7 @@ pub(crate) fn run(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     })
 }
 
-fn asked(list: &str) -> Result<Vec<sets::Asked>, Failure> {
+fn asked(list: &str) -> Result<Vec<sets::MetricRequest>, Failure> {
     sets::parse(list).map_err(|sets::Unknown(word)| {
         Failure::new(
             Kind::Usage,

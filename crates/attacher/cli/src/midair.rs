@@ -18,7 +18,7 @@ use midair_settings::{
 
 use crate::attach::{self, Job, Messages, Special, Until};
 use crate::command::{self, argument, given, options_of, refused, with_options};
-use crate::doctor::Of;
+use crate::doctor::Subject;
 use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Written};
 use crate::input;
 use crate::keep::{self, At};
@@ -211,9 +211,9 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             let mut request = Request::new(pid.unwrap_or_else(Pid::own), resolved.settings);
             request.asked.nothing = nothing;
             let of = if pid.is_some() {
-                Of::Process
+                Subject::Process
             } else {
-                Of::Machine
+                Subject::Machine
             };
             doctor::check(&request, of, matches.get_flag("json"), engine, report)
         }
@@ -301,7 +301,7 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 }
 
 /// What the words of `midair attach` and `midair top` ask for.
-struct Asked {
+struct Invocation {
     given: Given,
     target: Target,
     request: Request,
@@ -318,7 +318,11 @@ const FLAME: [Default; 3] = [
 /// An option and its value where the user does not give it.
 type Default = (&'static str, &'static str);
 
-fn asked(matches: &ArgMatches, defaults: &[Default], report: Report) -> Result<Asked, Failure> {
+fn asked(
+    matches: &ArgMatches,
+    defaults: &[Default],
+    report: Report,
+) -> Result<Invocation, Failure> {
     let mut given = given(matches, Front::Midair)?;
     input::take(&mut given)?;
     for (long, word) in defaults {
@@ -353,7 +357,7 @@ fn asked(matches: &ArgMatches, defaults: &[Default], report: Report) -> Result<A
     }
     request.wait = given.duration("wait");
     request.no_entry = given.is_on("no-entry");
-    Ok(Asked {
+    Ok(Invocation {
         given,
         target,
         request,
@@ -363,7 +367,7 @@ fn asked(matches: &ArgMatches, defaults: &[Default], report: Report) -> Result<A
 
 /// `midair top`.
 fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
-    let Asked {
+    let Invocation {
         given,
         target,
         mut request,
@@ -409,7 +413,7 @@ fn run_attach(
     engine: &dyn Engine,
     report: Report,
 ) -> Result<u8, Failure> {
-    let Asked {
+    let Invocation {
         given,
         target,
         mut request,
@@ -441,7 +445,7 @@ fn run_attach(
             return Err(Failure::new(Kind::Usage, "--dry-run checks one process")
                 .hint("midair ps lists the others"));
         }
-        return doctor::check(&request, Of::Process, false, engine, report);
+        return doctor::check(&request, Subject::Process, false, engine, report);
     }
     let words = MidairMessages {
         whom: target.words(engine),

@@ -167,7 +167,7 @@ impl Signals {
             };
             // The end is signalled also when `work` panics. If the thread could not be started, a
             // signal waits for the attach.
-            let _told = Told(&done);
+            let _told = SignalOnDrop(&done);
             let _ = std::thread::Builder::new()
                 .name("signals".to_owned())
                 .spawn_scoped(scope, watch);
@@ -184,9 +184,9 @@ impl Signals {
 }
 
 /// Signals, when it is dropped, that something is over.
-struct Told<'a>(&'a EventFd);
+struct SignalOnDrop<'a>(&'a EventFd);
 
-impl Drop for Told<'_> {
+impl Drop for SignalOnDrop<'_> {
     fn drop(&mut self) {
         let _ = self.0.write(1);
     }

@@ -1,7 +1,7 @@
 //! The helper as its parent sees it: it is started, asked, read, and ended in time.
 
 use crate::access::{Access, access, other_profiler};
-use crate::sets::Asked;
+use crate::sets::MetricRequest;
 use crate::wire::{Event, Metric, Question};
 use midair_failure::{Failure, Kind};
 use std::fmt;
@@ -33,7 +33,7 @@ pub struct Request {
     /// Samples a second.
     pub rate: u32,
     /// What to sample.
-    pub metrics: Vec<Asked>,
+    pub metrics: Vec<MetricRequest>,
     /// Only list the names of the metrics.
     pub list: bool,
 }

@@ -188,7 +188,7 @@ pub const SETS: &[(&str, &[&str])] = &[
 
 /// A metric that is asked for: a name, CUPTI's expressions for it, and the divisor of their value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct MetricRequest {
     /// Its name in the results.
     pub name: String,
     /// Its unit, or none where CUPTI is to say.
@@ -199,9 +199,9 @@ pub struct Asked {
     pub expressions: Vec<String>,
 }
 
-impl From<&Known> for Asked {
-    fn from(known: &Known) -> Asked {
-        Asked {
+impl From<&Known> for MetricRequest {
+    fn from(known: &Known) -> MetricRequest {
+        MetricRequest {
             name: known.name.to_owned(),
             unit: Some(known.unit),
             divisor: known.divisor,
@@ -223,9 +223,9 @@ pub struct Unknown(pub String);
 ///
 /// # Errors
 /// The first word that is none of these.
-pub fn parse(list: &str) -> Result<Vec<Asked>, Unknown> {
-    let mut asked: Vec<Asked> = Vec::new();
-    let mut add = |one: Asked| {
+pub fn parse(list: &str) -> Result<Vec<MetricRequest>, Unknown> {
+    let mut asked: Vec<MetricRequest> = Vec::new();
+    let mut add = |one: MetricRequest| {
         if !asked.iter().any(|known| known.name == one.name) {
             asked.push(one);
         }
@@ -247,7 +247,7 @@ pub fn parse(list: &str) -> Result<Vec<Asked>, Unknown> {
         } else if let Some(known) = find(word) {
             add(known.into());
         } else if is_of_cupti(word) {
-            add(Asked {
+            add(MetricRequest {
                 name: word.to_owned(),
                 unit: None,
                 divisor: 1.0,

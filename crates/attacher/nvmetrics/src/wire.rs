@@ -2,7 +2,7 @@
 //! for the type, four for the length, and that many bytes. Both sides come from one build, so there
 //! are no versions.
 
-use crate::sets::Asked;
+use crate::sets::MetricRequest;
 use std::fmt::Write;
 use std::io::{self, Read};
 
@@ -23,7 +23,7 @@ pub struct Question {
     /// Only list the names of CUPTI's metrics.
     pub list: bool,
     /// What to sample.
-    pub metrics: Vec<Asked>,
+    pub metrics: Vec<MetricRequest>,
 }
 
 impl Question {
@@ -63,16 +63,18 @@ impl Question {
                 "gpu" => question.gpu = words.next()?.parse().ok()?,
                 "interval" => question.interval = words.next()?.parse().ok()?,
                 "turn" => question.turn = words.next()?.parse().ok()?,
-                "metric" if question.metrics.len() < MOST_METRICS => question.metrics.push(Asked {
-                    name: words.next()?.to_owned(),
-                    unit: match words.next()? {
-                        "%" => Some("%"),
-                        "GB/s" => Some("GB/s"),
-                        _ => None,
-                    },
-                    divisor: words.next()?.parse().ok()?,
-                    expressions: words.map(str::to_owned).collect(),
-                }),
+                "metric" if question.metrics.len() < MOST_METRICS => {
+                    question.metrics.push(MetricRequest {
+                        name: words.next()?.to_owned(),
+                        unit: match words.next()? {
+                            "%" => Some("%"),
+                            "GB/s" => Some("GB/s"),
+                            _ => None,
+                        },
+                        divisor: words.next()?.parse().ok()?,
+                        expressions: words.map(str::to_owned).collect(),
+                    })
+                }
                 "go" => return Some(question),
                 "list" => {
                     question.list = true;

@@ -10,7 +10,7 @@ use crate::gpu_metrics;
 use crate::headroom;
 use crate::identity;
 use crate::install::{Install, Tools};
-use crate::packets::There;
+use crate::packets::TargetRoot;
 use crate::process::{live, root_of, sees_us};
 use crate::request::{Entry, Request};
 use crate::rights;
@@ -269,7 +269,7 @@ struct Looked {
     held: Target,
     identity: Identity,
     /// The root of a process whose counters are asked for, where it is another one than ours.
-    there: Option<Result<There, String>>,
+    there: Option<Result<TargetRoot, String>>,
     /// See [`Prepared::make`].
     sees_us: bool,
     remarks: Remarks,
@@ -340,7 +340,7 @@ impl Looked {
         }
         let sees_us = sees_us(approach.tid);
         let counts = platform == Platform::Amd && counters::are_asked(&request.settings);
-        let there = counts.then(|| There::of(&approach, &held, &identity, install));
+        let there = counts.then(|| TargetRoot::of(&approach, &held, &identity, install));
         Ok(Looked {
             approach,
             platform,

@@ -5,7 +5,7 @@
 //! crash of the library is a refusal like any other (AMD-101).
 
 use crate::install::Install;
-use crate::packets::{Packets, There};
+use crate::packets::{Packets, TargetRoot};
 use crate::profiler_lock::{self, ProfilerLock};
 use midair_agents::{Agent, AgentType};
 use midair_aqlprofile::planned;
@@ -52,7 +52,7 @@ pub(crate) fn prepare(
     settings: &Settings,
     identity: &Identity,
     install: &Install,
-    there: Option<Result<There, String>>,
+    there: Option<Result<TargetRoot, String>>,
 ) -> Result<Option<Counters>, Failure> {
     let bad = |bad: midair_settings::BadValue| Failure::new(Kind::Usage, bad.to_string());
     let mut groups = settings.device_counter_groups().map_err(bad)?;

@@ -27,20 +27,20 @@ const RUNTIME: &[u8] = b"libhsa-runtime64";
 
 /// The root of a target that has another root than this process.
 #[derive(Debug)]
-pub(crate) struct There {
+pub(crate) struct TargetRoot {
     inside: Inside,
     /// Why the helper cannot run there.
     unfit: Option<String>,
 }
 
-impl There {
+impl TargetRoot {
     /// Looks at the root of the process. None where that is this process's own root.
     pub(crate) fn of(
         approach: &Approach,
         held: &Target,
         identity: &Identity,
         install: &Install,
-    ) -> Option<Result<There, String>> {
+    ) -> Option<Result<TargetRoot, String>> {
         if shares_our_root(approach.tid).unwrap_or(false) {
             return None;
         }
@@ -48,7 +48,8 @@ impl There {
             let why = "a program with more rights than its user enters no other root";
             return Some(Err(why.to_owned()));
         }
-        let there = There::look(approach, identity, install).map_err(|error| error.to_string());
+        let there =
+            TargetRoot::look(approach, identity, install).map_err(|error| error.to_string());
         // All of this has to be about the same process.
         Some(match held.ended() {
             None => there,
@@ -56,7 +57,7 @@ impl There {
         })
     }
 
-    fn look(approach: &Approach, identity: &Identity, install: &Install) -> io::Result<There> {
+    fn look(approach: &Approach, identity: &Identity, install: &Install) -> io::Result<TargetRoot> {
         let tid = approach.tid;
         let root = Place::root_of(tid)?;
         let status = task::status(tid)?;
@@ -76,7 +77,7 @@ impl There {
         };
         let program = ElfFile::open(file.try_clone()?)?;
         let unfit = unfit(&program, version, |path| root.is_file(path))?;
-        Ok(There { inside, unfit })
+        Ok(TargetRoot { inside, unfit })
     }
 
     fn start(&self, program: &Path) -> Result<Helper, Error> {
@@ -166,7 +167,7 @@ fn unfit(
 pub(crate) struct Packets {
     program: PathBuf,
     here: Helper,
-    there: Option<Result<There, String>>,
+    there: Option<Result<TargetRoot, String>>,
     inside: Option<Helper>,
 }
 
@@ -177,7 +178,7 @@ impl Packets {
     /// When it cannot be started.
     pub(crate) fn start(
         install: &Install,
-        there: Option<Result<There, String>>,
+        there: Option<Result<TargetRoot, String>>,
     ) -> Result<Packets, Failure> {
         let program = install.helper(HELPER)?;
         let libraries = midair_aqlprofile::libraries(|name| {

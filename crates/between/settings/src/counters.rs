@@ -32,7 +32,7 @@ const SPACES: &str = "!@#$%&(),*+-./;<>?@{}^`~|";
 
 /// A counter that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AskedCounter {
+pub struct CounterRequest {
     /// Its name as it was given. Whether such a counter exists has not been checked.
     pub name: String,
     /// The only GPU on which it is counted, from 0 in the order of the KFD nodes (`NAME:device=1`).
@@ -41,7 +41,7 @@ pub struct AskedCounter {
 }
 
 /// Groups of counters as the user made them: counters of one group are counted together, if they fit.
-pub type CounterGroups = Vec<Vec<AskedCounter>>;
+pub type CounterGroups = Vec<Vec<CounterRequest>>;
 
 /// Which dispatches are wanted: of which kernels, and which of each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -169,7 +169,7 @@ fn groups_of(name: &'static str, text: &str) -> Result<CounterGroups, BadValue> 
 
 /// Returns the counters of a line, sorted by name and each once. There are none on a line without
 /// `pmc:`, or in a comment.
-pub(crate) fn group_of_line(line: &str) -> Result<Vec<AskedCounter>, String> {
+pub(crate) fn group_of_line(line: &str) -> Result<Vec<CounterRequest>, String> {
     let line = line.split('#').next().unwrap_or_default();
     match line.split_once(GROUP) {
         Some((_, names)) => names_of(names),
@@ -178,7 +178,7 @@ pub(crate) fn group_of_line(line: &str) -> Result<Vec<AskedCounter>, String> {
 }
 
 /// The counters of a text, without `pmc:`.
-pub(crate) fn names_of(text: &str) -> Result<Vec<AskedCounter>, String> {
+pub(crate) fn names_of(text: &str) -> Result<Vec<CounterRequest>, String> {
     let words = text.split(|c: char| c.is_whitespace() || SPACES.contains(c));
     let words = words.filter(|word| word.contains(|c: char| c.is_ascii_alphanumeric() || c == '_'));
     let mut group = words.map(asked).collect::<Result<Vec<_>, _>>()?;
@@ -187,7 +187,7 @@ pub(crate) fn names_of(text: &str) -> Result<Vec<AskedCounter>, String> {
     Ok(group)
 }
 
-fn asked(word: &str) -> Result<AskedCounter, String> {
+fn asked(word: &str) -> Result<CounterRequest, String> {
     let (name, device) = match word.split_once(DEVICE) {
         Some((name, number)) => match number.parse() {
             Ok(number) => (name, Some(number)),
@@ -198,7 +198,7 @@ fn asked(word: &str) -> Result<AskedCounter, String> {
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return Err(format!("'{word}' is not a counter name"));
     }
-    Ok(AskedCounter {
+    Ok(CounterRequest {
         name: name.to_owned(),
         device,
     })
@@ -235,7 +235,7 @@ mod tests {
 
     fn groups(pairs: &[(&str, &str)]) -> Result<Vec<String>, BadValue> {
         let groups = Settings::from_iter(pairs.iter().copied()).counter_groups()?;
-        let text = |counter: &AskedCounter| match counter.device {
+        let text = |counter: &CounterRequest| match counter.device {
             Some(device) => format!("{}@{device}", counter.name),
             None => counter.name.clone(),
         };
@@ -316,7 +316,7 @@ mod tests {
     fn counters_of_devices_are_groups_of_their_own_and_alone() {
         let settings = Settings::from_iter([(DEVICE_COUNTERS, "pmc: B A\npmc: C")]);
         let groups = settings.device_counter_groups().unwrap();
-        let names = |group: &Vec<AskedCounter>| group.iter().map(|c| c.name.clone()).collect();
+        let names = |group: &Vec<CounterRequest>| group.iter().map(|c| c.name.clone()).collect();
         let names: Vec<Vec<String>> = groups.iter().map(names).collect();
         assert_eq!(names, [vec!["A", "B"], vec!["C"]]);
         assert!(settings.asks_for_counters() && settings.counter_groups().unwrap().is_empty());

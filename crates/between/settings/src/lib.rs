@@ -31,7 +31,7 @@ mod words;
 
 pub use benchmark::{BENCHMARK_MODE, Benchmark};
 pub use counters::{
-    AskedCounter, COUNTER_GROUPS, COUNTERS, CounterGroups, DEVICE_INTERVAL, EXCLUSIVE,
+    COUNTER_GROUPS, COUNTERS, CounterGroups, CounterRequest, DEVICE_INTERVAL, EXCLUSIVE,
     EXTRA_COUNTERS, KernelChoice,
 };
 pub use options::{Category, Front, Opt, Sets, Shape, State, options};

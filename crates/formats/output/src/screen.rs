@@ -20,7 +20,7 @@ use crate::burst_report::BurstReport;
 use crate::counter_report::CounterReport;
 use crate::model::Trace;
 use crate::options::KernelNames;
-use crate::table::{Of, Section, Style, sections};
+use crate::table::{LabelledIndex, Section, Style, sections};
 use midair_agents::AgentType;
 use midair_trace::activity::Shares;
 use midair_trace::api::Names;
@@ -186,9 +186,9 @@ impl Screen {
         kernel_names: KernelNames,
         files: &[PathBuf],
     ) -> Screen {
-        let of: Vec<Of<'_>> = sessions
+        let of: Vec<LabelledIndex<'_>> = sessions
             .iter()
-            .map(|session| Of {
+            .map(|session| LabelledIndex {
                 label: session.label.clone(),
                 index: session.index,
             })

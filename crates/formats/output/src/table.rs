@@ -133,7 +133,7 @@ impl Section {
 }
 
 /// One of several sessions: its process, and what was recorded.
-pub struct Of<'a> {
+pub struct LabelledIndex<'a> {
     /// The process, in words.
     pub label: String,
     /// Its index.
@@ -142,13 +142,17 @@ pub struct Of<'a> {
 
 /// Returns the tables of kernels, calls, copies, waits and markers of these sessions. Where there
 /// are several, the first table has a row for each process.
-pub fn sections(sessions: &[Of<'_>], names: &Names, kernel_names: KernelNames) -> Vec<Section> {
+pub fn sections(
+    sessions: &[LabelledIndex<'_>],
+    names: &Names,
+    kernel_names: KernelNames,
+) -> Vec<Section> {
     all_sections(sessions, names, kernel_names, true)
 }
 
 /// Returns the same tables with kernels' names in full length.
 pub(crate) fn full_sections(
-    sessions: &[Of<'_>],
+    sessions: &[LabelledIndex<'_>],
     names: &Names,
     kernel_names: KernelNames,
 ) -> Vec<Section> {
@@ -156,7 +160,7 @@ pub(crate) fn full_sections(
 }
 
 fn all_sections(
-    sessions: &[Of<'_>],
+    sessions: &[LabelledIndex<'_>],
     names: &Names,
     kernel_names: KernelNames,
     in_short: bool,
@@ -172,12 +176,17 @@ fn all_sections(
 /// Returns the [`sections`] of one session as text, or an empty text when nothing was recorded.
 pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: Style) -> String {
     let label = String::new();
-    summary_together(&[Of { label, index }], names, kernel_names, style)
+    summary_together(
+        &[LabelledIndex { label, index }],
+        names,
+        kernel_names,
+        style,
+    )
 }
 
 /// Returns the [`sections`] as text.
 pub fn summary_together(
-    sessions: &[Of<'_>],
+    sessions: &[LabelledIndex<'_>],
     names: &Names,
     kernel_names: KernelNames,
     style: Style,
@@ -250,7 +259,7 @@ fn waits(indexes: &[&Index], names: &Names, title: &str) -> Section {
 }
 
 /// Returns each process with its kernels, or with its calls where no process has any kernel.
-fn processes(sessions: &[Of<'_>]) -> Section {
+fn processes(sessions: &[LabelledIndex<'_>]) -> Section {
     fn sum<'a>(stats: impl Iterator<Item = &'a Stat>) -> Stat {
         stats.fold(Stat::default(), |mut sum, stat| {
             sum.merge(stat);
@@ -699,9 +708,9 @@ c                  2     150 us    75.0 us   15.0%  ##
             index
         };
         let told = |indexes: &[(&str, Index)]| {
-            let sessions: Vec<Of<'_>> = indexes
+            let sessions: Vec<LabelledIndex<'_>> = indexes
                 .iter()
-                .map(|(label, index)| Of {
+                .map(|(label, index)| LabelledIndex {
                     label: (*label).to_owned(),
                     index,
                 })

@@ -124,7 +124,7 @@ impl Missed {
 
 /// The choice, applied to the kernels of a session.
 #[derive(Debug, Default)]
-pub struct Chosen {
+pub struct Selection {
     /// Kernels with a description, and whether they are chosen.
     named: HashMap<u64, bool>,
     /// Whether kernels without a description are chosen.
@@ -137,9 +137,9 @@ pub struct Chosen {
     most: usize,
 }
 
-impl Chosen {
+impl Selection {
     /// Finds the chosen kernels by the names in the index.
-    pub fn new(filter: &KernelFilter, index: &Index, names: KernelNames) -> Chosen {
+    pub fn new(filter: &KernelFilter, index: &Index, names: KernelNames) -> Selection {
         let mut namer = Namer::new(names);
         let named = index.symbols.iter().map(|(id, symbol)| {
             let name = namer.name(&symbol.name);
@@ -147,16 +147,16 @@ impl Chosen {
             (*id, filter.takes(&name))
         });
         let last = filter.iterations.last().map_or(0, |range| *range.end());
-        Chosen {
+        Selection {
             named: named.collect(),
             unknown: filter.takes(""),
             iterations: filter.iterations.clone(),
             most: usize::try_from(last).unwrap_or(usize::MAX),
-            ..Chosen::default()
+            ..Selection::default()
         }
     }
 
-    /// Whether dispatches have to be seen ([`Chosen::see`]) before they can be judged.
+    /// Whether dispatches have to be seen ([`Selection::see`]) before they can be judged.
     pub fn counts(&self) -> bool {
         !self.iterations.is_empty()
     }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn dispatches_are_numbered_by_kernel_whatever_their_order() {
         let filter = KernelFilter::new(None, None, vec![1..=1, 3..=4]).unwrap();
-        let mut chosen = Chosen::new(&filter, &Index::default(), KernelNames::default());
+        let mut chosen = Selection::new(&filter, &Index::default(), KernelNames::default());
         assert!(chosen.counts() && !filter.is_all());
         let all = [(1, 9), (2, 2), (1, 1), (1, 5), (2, 8), (1, 7), (1, 3)];
         for (id, dispatch) in all {

@@ -11,7 +11,7 @@
 //! before is whole: the block that could not be written stays in memory.
 
 use crate::index::Index;
-use crate::kernel_filter::{Chosen, KernelFilter, Missed};
+use crate::kernel_filter::{KernelFilter, Missed, Selection};
 use crate::kernel_name::KernelNames;
 use crate::rolling::{Keep, LATE, Rolling, Window};
 use midair_record::event::{self, CudaLaunch, Header, Kernel, MAX_RECORD, Plain, Record, kind};
@@ -403,7 +403,7 @@ pub struct RecordFile {
     beyond: [u64; DROP_SLOTS],
     index: Index,
     /// Which dispatches are in the results, where not all are.
-    chosen: Option<Chosen>,
+    chosen: Option<Selection>,
     /// Why there are no kernels, if a choice leaves all of them out.
     none_chosen: Option<String>,
     /// Whether dispatches were recorded only for other records.
@@ -484,7 +484,7 @@ impl RecordFile {
         if filter.is_all() && kernels {
             return Ok(());
         }
-        let mut chosen = Chosen::new(filter, &self.index, names);
+        let mut chosen = Selection::new(filter, &self.index, names);
         if chosen.counts() {
             self.each_kernel(|kernel| chosen.see(kernel))?;
             chosen.seen();

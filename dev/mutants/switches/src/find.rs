@@ -14,12 +14,12 @@ const AT: &str = "crate::mutant_switch::at";
 const ON: &str = "crate::mutant_switch::on";
 
 /// The mutants of one place.
-type Of<'a> = Vec<(u32, &'a Listed)>;
+type Mutants<'a> = Vec<(u32, &'a Listed)>;
 
 pub struct Finder<'a> {
     text: &'a str,
     lines: &'a Lines<'a>,
-    left_to_find: BTreeMap<Span, Of<'a>>,
+    left_to_find: BTreeMap<Span, Mutants<'a>>,
     /// Those that must not be made.
     out: &'a BTreeSet<u32>,
     edits: Vec<Around>,
@@ -42,7 +42,7 @@ impl<'a> Finder<'a> {
     pub fn new(
         text: &'a str,
         lines: &'a Lines<'a>,
-        at: BTreeMap<Span, Of<'a>>,
+        at: BTreeMap<Span, Mutants<'a>>,
         out: &'a BTreeSet<u32>,
     ) -> Finder<'a> {
         Finder {
@@ -66,11 +66,11 @@ impl<'a> Finder<'a> {
     }
 
     /// Takes the mutants of a genre at a place.
-    fn take(&mut self, span: Span, genre: &str) -> Of<'a> {
+    fn take(&mut self, span: Span, genre: &str) -> Mutants<'a> {
         let Some(found) = self.left_to_find.get_mut(&span) else {
             return Vec::new();
         };
-        let (taken, others): (Of<'a>, Of<'a>) =
+        let (taken, others): (Mutants<'a>, Mutants<'a>) =
             found.drain(..).partition(|one| one.1.genre == genre);
         *found = others;
         if self.constants > 0 {
@@ -83,7 +83,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Takes the mutants of a part to which a comma may belong.
-    fn take_with_comma(&mut self, mut span: Span, genre: &str) -> Of<'a> {
+    fn take_with_comma(&mut self, mut span: Span, genre: &str) -> Mutants<'a> {
         let mut taken = self.take(span, genre);
         span.end.column += 1;
         taken.extend(self.take(span, genre));
@@ -91,7 +91,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Puts texts before and behind a place.
-    fn around(&mut self, span: Span, level: u32, mutants: &Of<'a>, before: &str, behind: &str) {
+    fn around(&mut self, span: Span, level: u32, mutants: &Mutants<'a>, before: &str, behind: &str) {
         let (begin, end) = self.range(span);
         let numbers: Vec<u32> = mutants.iter().map(|one| one.0).collect();
         self.edits.push(Around {
@@ -105,7 +105,7 @@ impl<'a> Finder<'a> {
     }
 
     /// A `match` over which mutant is on.
-    fn chosen(mutants: &Of<'a>, code: impl Fn(&Listed) -> String, as_it_is: &str) -> String {
+    fn chosen(mutants: &Mutants<'a>, code: impl Fn(&Listed) -> String, as_it_is: &str) -> String {
         let first = mutants[0].0;
         let arms: String = mutants
             .iter()
@@ -217,7 +217,7 @@ impl<'a> Finder<'a> {
     }
 
     /// `a && b` is `if a { b } else { false }`, and `a || b` is `if a { true } else { b }`.
-    fn lazy(&mut self, whole: &syn::ExprBinary, op: Span, mutants: &Of<'a>) {
+    fn lazy(&mut self, whole: &syn::ExprBinary, op: Span, mutants: &Mutants<'a>) {
         if has_let(&whole.left) || has_let(&whole.right) {
             return;
         }
@@ -331,7 +331,7 @@ impl<'a> Finder<'a> {
             return;
         }
         let (begin, end) = self.range(of(whole.span()));
-        let mut mutants: Of<'a> = Vec::new();
+        let mut mutants: Mutants<'a> = Vec::new();
         let mut copies: BTreeMap<u32, String> = BTreeMap::new();
         for field in &whole.fields {
             let span = of(field.span());

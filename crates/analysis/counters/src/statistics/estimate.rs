@@ -84,12 +84,12 @@ struct Part<T> {
 
 /// The dispatches that a mean covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum Population {
     /// These dispatches. If each of them had a window, nothing is uncertain.
     These,
     /// All dispatches that the program could have made in the same way. Two means of these differ by
     /// chance even if each dispatch had a window.
-    Such,
+    Alike,
 }
 
 /// Cuts the dispatches into parts with equally many windows; `sample` is sorted by ordinal. A part
@@ -130,7 +130,7 @@ fn weighted<T>(parts: &[Part<T>], value: impl Fn(&T) -> f64) -> f64 {
 
 /// Returns the standard error of that mean, and its degrees of freedom (Satterthwaite). Parts with
 /// few windows and a large weight lead to few degrees of freedom. `of` says what is to be known.
-fn error<T>(parts: &[Part<T>], of: Of, value: impl Fn(&T) -> f64) -> (f64, f64) {
+fn error<T>(parts: &[Part<T>], of: Population, value: impl Fn(&T) -> f64) -> (f64, f64) {
     let all: f64 = parts.iter().map(|part| part.dispatches).sum();
     let (mut variance, mut below, mut least) = (0.0, 0.0, f64::INFINITY);
     for part in parts {
@@ -142,8 +142,8 @@ fn error<T>(parts: &[Part<T>], of: Of, value: impl Fn(&T) -> f64) -> (f64, f64) 
         let squares: f64 = part.values.iter().map(|v| (value(v) - mean).powi(2)).sum();
         let weight = part.dispatches / all;
         let unseen = match of {
-            Of::These => (1.0 - n / part.dispatches).max(0.0),
-            Of::Such => 1.0,
+            Population::These => (1.0 - n / part.dispatches).max(0.0),
+            Population::Alike => 1.0,
         };
         let own = weight * weight * unseen * squares / (n - 1.0) / n;
         variance += own;
@@ -164,7 +164,7 @@ pub(super) fn mean(sample: &[(u64, f64)], dispatches: u64) -> Option<Estimate> {
     }
     let parts = parts(sample, dispatches);
     let value = weighted(&parts, |v| *v);
-    let error = error(&parts, Of::These, |v| *v);
+    let error = error(&parts, Population::These, |v| *v);
     Some(Estimate::new(value, sample.len(), Some(error)))
 }
 
@@ -179,7 +179,7 @@ pub(super) fn ratio(sample: &[(u64, (f64, f64))], dispatches: u64) -> Option<Est
     }
     let value = weighted(&parts, |(a, _)| *a) / below;
     // The residual of a after its share of b has the variance s_a² + R² s_b² − 2 R s_ab.
-    let (error, degrees) = error(&parts, Of::These, |(a, b)| a - value * b);
+    let (error, degrees) = error(&parts, Population::These, |(a, b)| a - value * b);
     let error = (error / below.abs(), degrees);
     Some(Estimate::new(value, sample.len(), Some(error)))
 }
@@ -229,7 +229,7 @@ pub(super) fn drift(sample: &[(u64, f64)], dispatches: u64) -> Option<Drift> {
         return None;
     }
     let (first, last) = (mean(before, third)?, mean(&later, third)?);
-    let spread = |sample| error(&parts(sample, third), Of::Such, |v| *v);
+    let spread = |sample| error(&parts(sample, third), Population::Alike, |v| *v);
     let ((a, f), (b, g)) = (spread(before), spread(&later));
     let (a, b) = (a * a, b * b);
     let limit = (a + b).sqrt() * quantile(joined(a, f, b, g));

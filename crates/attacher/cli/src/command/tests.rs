@@ -169,7 +169,7 @@ fn the_documented_lines_parse() {
     )
     .unwrap();
     let groups = resolved.settings.counter_groups().unwrap();
-    let names = |group: &Vec<midair_settings::AskedCounter>| {
+    let names = |group: &Vec<midair_settings::CounterRequest>| {
         let names = group.iter().map(|counter| counter.name.clone());
         names.collect::<Vec<_>>().join(" ")
     };

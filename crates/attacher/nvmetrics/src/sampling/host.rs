@@ -3,7 +3,7 @@
 
 use super::Refusal;
 use super::library::{Cupti, Params, params, refused};
-use crate::sets::Asked;
+use crate::sets::MetricRequest;
 use crate::wire::Metric;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
@@ -272,7 +272,7 @@ impl<'a> Host<'a> {
         cupti: &Cupti,
         chip: &CStr,
         availability: &[u64],
-        asked: &[Asked],
+        asked: &[MetricRequest],
     ) -> (Vec<Group>, Vec<(String, String)>) {
         let config = |expressions: &[&str]| Self::config(cupti, chip, availability, expressions);
         // All the preferred expressions are tried together first. If they fit, one configuration is
@@ -281,7 +281,7 @@ impl<'a> Host<'a> {
             .iter()
             .filter_map(|it| Some(it.expressions.first()?.as_str()))
             .collect();
-        let mut groups: Vec<Vec<(&Asked, &str)>> = Vec::new();
+        let mut groups: Vec<Vec<(&MetricRequest, &str)>> = Vec::new();
         let mut without = Vec::new();
         if first.len() == asked.len() && config(&first).is_ok_and(|config| config.passes == 1) {
             groups.push(asked.iter().zip(first).collect());
@@ -305,7 +305,7 @@ impl<'a> Host<'a> {
                 }
             };
             let number = made.len() as u32;
-            let metric = |(it, expression): &(&Asked, &str)| Metric {
+            let metric = |(it, expression): &(&MetricRequest, &str)| Metric {
                 name: it.name.clone(),
                 unit: match it.unit {
                     Some(unit) => unit.to_owned(),
@@ -329,11 +329,11 @@ impl<'a> Host<'a> {
 
 /// Finds a group for a metric, or returns why there is none.
 fn place<'m>(
-    it: &'m Asked,
-    groups: &mut Vec<Vec<(&'m Asked, &'m str)>>,
+    it: &'m MetricRequest,
+    groups: &mut Vec<Vec<(&'m MetricRequest, &'m str)>>,
     config: impl Fn(&[&str]) -> Result<Config, Refusal>,
 ) -> Result<(), String> {
-    let fits = |group: &[(&Asked, &str)], expression: &str| {
+    let fits = |group: &[(&MetricRequest, &str)], expression: &str| {
         let all: Vec<&str> = group
             .iter()
             .map(|(_, known)| *known)

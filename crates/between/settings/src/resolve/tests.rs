@@ -572,7 +572,7 @@ fn counters_given_replace_inherited_ones() {
     let inherited = [("ROCPROF_COUNTER_GROUPS", "pmc: X\npmc: Y")];
     let names = |resolved: &Resolved| -> Vec<Vec<String>> {
         let groups = resolved.settings.counter_groups().unwrap();
-        let names = |group: Vec<crate::AskedCounter>| group.into_iter().map(|c| c.name).collect();
+        let names = |group: Vec<crate::CounterRequest>| group.into_iter().map(|c| c.name).collect();
         groups.into_iter().map(names).collect()
     };
     let told = settle(&[], &inherited);

@@ -93,9 +93,9 @@ pub fn some_launches() -> Trace {
 }
 
 /// Graph, kernels, start, end, queue (0: none), remark.
-pub type Told = (u64, u64, u64, u64, u64, String);
+pub type Row = (u64, u64, u64, u64, u64, String);
 
-pub fn expected() -> Vec<Told> {
+pub fn expected() -> Vec<Row> {
     let told = |(graph, kernels, start, end, queue, remark): (u64, u64, u64, u64, u64, &str)| {
         (graph, kernels, start, end, queue, remark.to_owned())
     };
@@ -170,7 +170,7 @@ fn each_launch_has_its_graph_and_its_kernels() {
             remark.to_owned(),
         )
     });
-    assert_eq!(told.collect::<Vec<Told>>(), expected());
+    assert_eq!(told.collect::<Vec<Row>>(), expected());
     let kernels = list(&answers["answers"][2]).iter();
     let kernels: Vec<u64> = kernels.map(|row| number(&row["graph_exec_id"])).collect();
     assert_eq!(kernels, [1, 1, 2, 2, 1, 1, 3, 0]);

@@ -240,9 +240,9 @@ fn write_all(out: &Path) {
         };
         let files = write_together(&parts, &names, &plan).unwrap();
         let console = console_summary_together(&parts, &names, &plan);
-        let sessions: Vec<table::Of<'_>> = parts
+        let sessions: Vec<table::LabelledIndex<'_>> = parts
             .iter()
-            .map(|trace| table::Of {
+            .map(|trace| table::LabelledIndex {
                 label: format!("process {}", trace.process.pid),
                 index: trace.records.index(),
             })

@@ -5,7 +5,7 @@
 
 use crate::job::Job;
 use crate::screen::Head;
-use crate::table::{Of, Section, full_sections};
+use crate::table::{LabelledIndex, Section, full_sections};
 use midair_trace::index::Stat;
 use midair_trace::limits;
 use serde_json::{Value, json};
@@ -57,14 +57,14 @@ pub(super) fn processes(jobs: &[Job<'_>]) -> Vec<Value> {
 /// that is shown, the full name where that is another, and calls, total, shortest, longest and
 /// deviation in nanoseconds.
 pub(super) fn tables(jobs: &[Job<'_>], labels: &HashMap<String, String>) -> Vec<Value> {
-    let sessions: Vec<Of<'_>> = jobs
+    let sessions: Vec<LabelledIndex<'_>> = jobs
         .iter()
         .map(|job| {
             let process = &job.trace.process;
             let pid = job.trace.attach.pid.unwrap_or(process.pid);
             let program = process.command.first().map_or("", String::as_str);
             let program = program.rsplit('/').next().unwrap_or(program);
-            Of {
+            LabelledIndex {
                 label: format!("process {pid} {program}").trim_end().to_owned(),
                 index: job.index,
             }

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Returns the agent that an object of json describes, or of `rocpd_info_agent.extdata`, which is
 /// the same. Bits of words that have no name there are 0. None: it is no such object.
 pub fn agent_of_json(object: &Value) -> Option<Agent> {
-    let of = Of(object);
+    let of = Object(object);
     object.get("node_id")?;
     let mut agent = Agent {
         handle: of.at("id").number("handle"),
@@ -55,7 +55,7 @@ pub fn agent_of_json(object: &Value) -> Option<Agent> {
     Some(agent)
 }
 
-fn numbers(of: &Of<'_>, agent: &mut Agent) {
+fn numbers(of: &Object<'_>, agent: &mut Agent) {
     for (name, place) in [
         ("cpu_cores_count", &mut agent.cpu_cores_count),
         ("simd_count", &mut agent.simd_count),
@@ -103,7 +103,7 @@ fn numbers(of: &Of<'_>, agent: &mut Agent) {
     }
 }
 
-fn bank(of: &Of<'_>) -> MemBank {
+fn bank(of: &Object<'_>) -> MemBank {
     MemBank {
         heap_type: of.word("heap_type"),
         flags: of.bits("flags", MEMORY),
@@ -113,7 +113,7 @@ fn bank(of: &Of<'_>) -> MemBank {
     }
 }
 
-fn cache(of: &Of<'_>) -> Cache {
+fn cache(of: &Object<'_>) -> Cache {
     Cache {
         processor_id_low: of.number("processor_id_low"),
         size: of.number("size"),
@@ -126,7 +126,7 @@ fn cache(of: &Of<'_>) -> Cache {
     }
 }
 
-fn link(of: &Of<'_>) -> IoLink {
+fn link(of: &Object<'_>) -> IoLink {
     IoLink {
         link_type: of.word("type"),
         version_major: of.word("version_major"),
@@ -144,11 +144,11 @@ fn link(of: &Of<'_>) -> IoLink {
 }
 
 /// The object that is read. A missing or unusable value is 0 or an empty text.
-struct Of<'v>(&'v Value);
+struct Object<'v>(&'v Value);
 
-impl<'v> Of<'v> {
-    fn at(&self, key: &str) -> Of<'v> {
-        Of(self.0.get(key).unwrap_or(&Value::Null))
+impl<'v> Object<'v> {
+    fn at(&self, key: &str) -> Object<'v> {
+        Object(self.0.get(key).unwrap_or(&Value::Null))
     }
 
     fn number(&self, key: &str) -> u64 {
@@ -186,10 +186,10 @@ impl<'v> Of<'v> {
         }
     }
 
-    fn list<T>(&self, key: &str, read: impl Fn(&Of<'_>) -> T) -> Vec<T> {
+    fn list<T>(&self, key: &str, read: impl Fn(&Object<'_>) -> T) -> Vec<T> {
         let all = self.0.get(key).and_then(Value::as_array);
         let all = all.into_iter().flatten();
-        all.map(|value| read(&Of(value))).collect()
+        all.map(|value| read(&Object(value))).collect()
     }
 }
 

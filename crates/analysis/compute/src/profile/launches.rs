@@ -10,20 +10,20 @@ use std::path::PathBuf;
 
 /// Which launches of each kernel to count, and where to write.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct LaunchOptions {
     /// Launches: `3`, `1-5` or `1:5`; empty: all.
     pub launches: Vec<String>,
     /// The directory for the files.
     pub directory: Option<PathBuf>,
 }
 
-impl Asked {
+impl LaunchOptions {
     /// Reads `--kernel-iteration-range`, `--output-directory`, and `-d`, which is one of them (AMD-177).
     ///
     /// # Errors
     /// When words of `-d` are launches and directories, or when it repeats another option.
-    pub(super) fn of(matches: &ArgMatches) -> Result<Asked, Failure> {
-        let mut asked = Asked {
+    pub(super) fn of(matches: &ArgMatches) -> Result<LaunchOptions, Failure> {
+        let mut asked = LaunchOptions {
             launches: words(matches, "kernel-iteration-range"),
             directory: matches.get_one("output-directory").cloned(),
         };
@@ -84,11 +84,11 @@ fn is_launches(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Result<Asked, Failure> {
+    fn asked(words: &[&str]) -> Result<LaunchOptions, Failure> {
         let matches = crate::command::command()
             .try_get_matches_from([&["rocprof-compute", "profile"], words].concat())
             .unwrap();
-        Asked::of(matches.subcommand_matches("profile").unwrap())
+        LaunchOptions::of(matches.subcommand_matches("profile").unwrap())
     }
 
     #[test]
