@@ -536,7 +536,7 @@ fn arguments_that_are_refused() -> Result<()> {
         ("rocprofv3", vec!["--pid", nobody, "--att"], 34, "--att"),
         (
             "rocprofv3",
-            vec!["--benchmark-mode", "execution-profile", "--", "true"],
+            vec!["--benchmark-mode", "execution", "--", "true"],
             2,
             "sdk-buffer-overhead",
         ),

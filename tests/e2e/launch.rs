@@ -557,6 +557,7 @@ fn what_is_kept_and_who_is_recorded() -> Result<()> {
     let (results, exit, log) = vadd("kept", &options, &rank)?;
     results.kernels_are(&log)?;
     let config = midair_tests::table::json(&results.file("config.json"))?;
+    let config = &config["rocprofiler-sdk-tool"][0]["metadata"]["config"];
     assert_eq!(config["output_file"], "out", "{config}");
     assert_eq!(
         (&config["csv_output"], &config["rocpd_output"]),
@@ -614,7 +615,9 @@ fn a_measured_program_has_no_files_and_no_notes() -> Result<()> {
         "sdk-buffer-overhead",
         "sdk-callback-overhead",
         "tool-runtime-overhead",
+        "execution-profile",
     ];
+    let mut recorded = 0;
     for mode in modes.map(Some).into_iter().chain([None]) {
         let results = Results::new(&lab, mode.unwrap_or("whole"))?;
         let mut options = vec!["--hip-trace", "--kernel-trace"];
@@ -630,6 +633,29 @@ fn a_measured_program_has_no_files_and_no_notes() -> Result<()> {
         let said = exit.stderr.iter().filter(|line| line.contains("rocprof"));
         assert_eq!(announced(&exit) == 0, mode.is_some(), "{exit}");
         assert!(mode.is_none() || said.count() == 0, "{exit}");
+        if mode.is_none() {
+            recorded = Csv::read(&results.file("kernel_trace.csv"))?.rows.len();
+        }
     }
+    // What ran is counted in the file with the settings, and only there.
+    let results = Results::new(&lab, "profile")?;
+    let mut options = vec!["--hip-trace", "--kernel-trace", "--output-config"];
+    options.extend(["--benchmark-mode", "execution-profile"]);
+    let words = rocprofv3(&stage, &results, &options);
+    end(under(lab.run("/lab/vadd").arg(3), &words).spawn()?)?;
+    assert_eq!(results.names()?.len(), 1);
+    let file = midair_tests::table::json(&results.file("config.json"))?;
+    let profile = &file["rocprofiler-sdk-tool"][0]["metadata"]["profile"];
+    assert_eq!(profile["threads"], 1, "{profile}");
+    let kernels = &profile["kernel_dispatch"];
+    assert_eq!(
+        (&kernels["count"], &kernels["unique"]),
+        (&recorded.into(), &1.into())
+    );
+    let calls = &profile["hip_runtime_api"];
+    assert!(
+        calls["count"].as_u64() > calls["unique"].as_u64(),
+        "{profile}"
+    );
     Ok(())
 }

@@ -104,7 +104,11 @@ fn begin(order: Order, reader: Reader) -> Result<(Session, Vec<u8>), Failure> {
     let benchmark = benchmark.filter(|_| order.is_launched);
     let drops = benchmark == Some(Benchmark::Sdk);
     let session = Session {
-        writes: benchmark.is_none(),
+        writes: match benchmark {
+            None => true,
+            Some(Benchmark::Profile) => settings.is_on("ROCPROF_OUTPUT_CONFIG_FILE"),
+            Some(_) => false,
+        },
         settings,
         identity,
         counters,

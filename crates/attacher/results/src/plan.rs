@@ -9,7 +9,8 @@ use midair_output::{
 };
 use midair_settings::literal::literal;
 use midair_settings::{
-    HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, OUTPUT_PATH, STACKS_BY, Settings,
+    BENCHMARK_MODE, Benchmark, HIP_EVENT_TRACE, HIP_GRAPH_TRACE, KEEP_RESULTS, OUTPUT_PATH,
+    STACKS_BY, Settings,
 };
 
 fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
@@ -125,6 +126,8 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
         summary_unit: summary_unit.and_then(Unit::of).unwrap_or_default(),
         group_by_queue: settings.is_on("ROCPROF_GROUP_BY_QUEUE"),
         config_file: settings.is_on("ROCPROF_OUTPUT_CONFIG_FILE"),
+        profile: settings.get(BENCHMARK_MODE).and_then(Benchmark::named)
+            == Some(Benchmark::Profile),
         minimum_bytes: minimum_bytes(settings)?,
         threads: midair_output::threads::most(),
         perfetto: perfetto(settings),

@@ -5,15 +5,17 @@ pub const BENCHMARK_MODE: &str = "ROCPROF_BENCHMARK_MODE";
 
 const DISABLED: &str = "disabled-sdk-contexts";
 const TOOL: &str = "tool-runtime-overhead";
-/// AMD's words. Its `execution-profile` is not among them: that writes a file of its own.
+const PROFILE: &str = "execution-profile";
+/// AMD's words.
 pub(crate) const BENCHMARK_MODES: &[&str] = &[
     DISABLED,
     "sdk-buffer-overhead",
     "sdk-callback-overhead",
     TOOL,
+    PROFILE,
 ];
 
-/// How much of a profiler runs. None writes files.
+/// How much of a profiler runs. None writes files of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Benchmark {
     /// Contexts exist, and none is started.
@@ -22,6 +24,8 @@ pub enum Benchmark {
     Sdk,
     /// Records are made and stored.
     Tool,
+    /// Records are stored, and counted for the file with the settings if that is asked for.
+    Profile,
 }
 
 impl Benchmark {
@@ -30,6 +34,7 @@ impl Benchmark {
         BENCHMARK_MODES.contains(&word).then_some(match word {
             DISABLED => Benchmark::DisabledContexts,
             TOOL => Benchmark::Tool,
+            PROFILE => Benchmark::Profile,
             _ => Benchmark::Sdk,
         })
     }
@@ -47,8 +52,9 @@ mod tests {
             Benchmark::Sdk,
             Benchmark::Sdk,
             Benchmark::Tool,
+            Benchmark::Profile,
         ];
         assert!(modes.eq(expected.map(Some)));
-        assert_eq!(Benchmark::named("execution-profile"), None);
+        assert_eq!(Benchmark::named("execution"), None);
     }
 }

@@ -198,12 +198,14 @@ fn write_set(
         .iter()
         .map(|trace| Job::new(trace, names, plan))
         .collect();
-    let rows: Vec<&Row> = plan.formats.iter().filter_map(|of| of.row()).collect();
-    walks::write(&jobs, &rows, plan.threads, &mut files)?;
-    summary::write(&jobs, plan, &mut files)?;
+    if !plan.profile {
+        let rows: Vec<&Row> = plan.formats.iter().filter_map(|of| of.row()).collect();
+        walks::write(&jobs, &rows, plan.threads, &mut files)?;
+        summary::write(&jobs, plan, &mut files)?;
+    }
     if let Some(job) = jobs.first().filter(|_| plan.config_file) {
         let mut file = files.create(CONFIG)?;
-        let config = json::pieces::config(job).map_err(|source| file.failed(source))?;
+        let config = json::pieces::config_file(job).map_err(|source| file.failed(source))?;
         file.put(config.as_bytes())?;
         file.put(b"\n")?;
         files.add(file)?;

@@ -35,6 +35,7 @@ pub mod names;
 mod notes;
 mod options;
 mod process;
+mod profile;
 mod progress;
 pub mod screen;
 mod sink;

@@ -163,6 +163,8 @@ pub struct Plan {
     pub group_by_queue: bool,
     /// Whether the settings are written into a file of their own.
     pub config_file: bool,
+    /// Whether that file has what ran, and is the only one.
+    pub profile: bool,
     /// No files are written where fewer bytes were recorded.
     pub minimum_bytes: u64,
     /// The most threads that write ([`threads`](crate::threads)). None and one are the same.

@@ -55,7 +55,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Switch("ROCPROF_OUTPUT_CONFIG_FILE"),
         "Write the settings to NAME_config.json next to the results",
     )
-    .more("It has one object, the same as metadata.config in the json format."),
+    .more("It has metadata.config of the json format, and no environment."),
     Opt::new(
         "minimum-output-data",
         Output,

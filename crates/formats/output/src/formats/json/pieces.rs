@@ -5,7 +5,7 @@ use super::{agents, metadata, symbols};
 use crate::job::Job;
 use midair_agents::Agent;
 use midair_trace::index::{Object, Symbol};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io;
 
 /// Returns what a piece of the document writes, as text.
@@ -48,6 +48,24 @@ pub(crate) fn kernel_symbol(job: &Job<'_>, id: u64, symbol: &Symbol) -> io::Resu
 /// Returns the settings.
 pub(crate) fn config(job: &Job<'_>) -> io::Result<String> {
     Ok(value(|out| metadata::config(out, job))?.to_string())
+}
+
+/// Returns the file with the settings, and with what ran if that is asked for. AMD's tool also puts the
+/// environment into it, which is in none of our files.
+pub(crate) fn config_file(job: &Job<'_>) -> io::Result<String> {
+    let process = &job.trace.process;
+    let mut metadata = json!({
+        "pid": process.pid,
+        "init_time": process.init_time,
+        "fini_time": process.fini_time,
+        "config": value(|out| metadata::config(out, job))?,
+        "command": process.command,
+        "environment": {},
+    });
+    if job.plan.profile {
+        metadata["profile"] = crate::profile::of(job);
+    }
+    Ok(json!({ "rocprofiler-sdk-tool": [{ "metadata": metadata }] }).to_string())
 }
 
 /// Returns the contents of `metadata.midair`: keys, and values as text or JSON.
