@@ -174,6 +174,7 @@ fn measure(table: &mut Table, trace: &Trace, set: &Set, choice: &Choice) -> Resu
 /// Returns a session with these records.
 pub fn session(records: RecordFile) -> Trace {
     Trace {
+        known: Default::default(),
         process: Process {
             pid: 4242,
             command: vec!["train".to_owned()],

@@ -4,7 +4,7 @@
 use crate::report::Table;
 use midair_inject::Options;
 use midair_session::Pid;
-use midair_session::{Event, Install, Request, Session};
+use midair_session::{Event, Install, Phases, Request, Session};
 use midair_settings::Settings;
 use midair_tests::Result;
 use midair_tests::lab::Lab;
@@ -44,6 +44,7 @@ pub fn attach_with_tool(pid: i32, settings: Settings, tool: PathBuf) -> Result<S
 /// The times of one session.
 struct Times {
     attached: Duration,
+    phases: Phases,
     first_record: Duration,
     detached: Duration,
 }
@@ -57,6 +58,7 @@ fn session(pid: i32) -> Result<Times> {
     let began = Instant::now();
     let mut session = attach(pid, settings(&words))?;
     let attached = began.elapsed();
+    let phases = *session.entry().phases;
     let limit = began + Duration::from_secs(10);
     // The program is never idle for long, so this time is ours.
     loop {
@@ -72,6 +74,7 @@ fn session(pid: i32) -> Result<Times> {
     drop(session.detach().map_err(|failure| failure.to_string())?);
     Ok(Times {
         attached,
+        phases,
         first_record,
         detached: began.elapsed(),
     })
@@ -106,6 +109,12 @@ pub fn run(table: &mut Table) -> Result<()> {
         "< 50 ms",
     );
     row("attach, warm", &warm, |times| times.attached, "");
+    row("  of it: inspect", &warm, |it| it.phases.inspect, "");
+    row("  of it: prepare", &warm, |it| it.phases.prepare, "");
+    row("  of it: enter", &warm, |it| it.phases.enter, "");
+    row("  of it: set up", &warm, |it| it.phases.set_up, "");
+    let processor = |it: &Times| it.phases.processor;
+    row("  its processor time", &warm, processor, "< 15 ms");
     row(
         "attach to first record, warm",
         &warm,

@@ -17,7 +17,7 @@ use midair_cli::engine::{
     Attached, Check, End, Engine, Entry, Event, Request, Screen, Style, Trace, Written,
 };
 use midair_failure::{Failure, Kind};
-use midair_session::Listing;
+use midair_session::{Listing, Phases};
 
 /// Linux's number on the machines that this is built for.
 const O_NONBLOCK: i32 = 0o4000;
@@ -94,10 +94,17 @@ impl Engine for Fake {
                 seize: Duration::from_micros(20),
                 stub: Duration::from_micros(100),
                 release: Duration::from_micros(3),
+                attached_after: Duration::from_micros(41_250),
+                phases: Box::new(Phases {
+                    inspect: Duration::from_millis(12),
+                    prepare: Duration::from_millis(9),
+                    enter: Duration::from_micros(15_340),
+                    set_up: Duration::from_millis(13),
+                    processor: Duration::from_millis(30),
+                }),
                 cuda: self.does == "cuda",
                 warnings: vec!["there is no such trace".into()],
                 notes: vec!["there is another".into()],
-                ..Entry::default()
             },
         }))
     }

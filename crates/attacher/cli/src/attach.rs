@@ -1,6 +1,6 @@
 //! One attach, from the request to the exit code.
 
-use midair_session::Pid;
+use midair_session::{Phases, Pid};
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -287,6 +287,9 @@ fn report_entry(entry: &Entry, owner: &Owner, report: &Report) {
             entry.release.as_micros()
         ));
     }
+    if report.is_timed() {
+        report.note(&owner.names(&phases(entry)));
+    }
     entry
         .warnings
         .iter()
@@ -306,6 +309,27 @@ fn report_entry(entry: &Entry, owner: &Owner, report: &Report) {
         0 => {}
         more => info(&format!("not used: {more} more")),
     }
+}
+
+/// Returns the phases of an attach, in words.
+fn phases(entry: &Entry) -> String {
+    let Phases {
+        inspect,
+        prepare,
+        enter,
+        set_up,
+        processor,
+    } = *entry.phases;
+    let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    format!(
+        "inspect {}, prepare {} while entering, enter {}, set up {}; attached after {}, {} of midair's processor time",
+        ms(inspect),
+        ms(prepare),
+        ms(enter),
+        ms(set_up),
+        ms(entry.attached_after),
+        ms(processor)
+    )
 }
 
 /// Reports what happened to one of several processes.

@@ -264,6 +264,9 @@ fn resolve_with_defaults(
     if given.is_on("verbose") {
         report = report.verbose();
     }
+    if given.is_on("timings") {
+        report = report.timed();
+    }
     attach::report_settings(&resolved, given, &report);
     Ok((resolved, report, unasked))
 }

@@ -19,6 +19,7 @@ pub struct Report {
     colour: bool,
     terminal: bool,
     screen: OnScreen,
+    timed: bool,
 }
 
 /// How much of a result is shown.
@@ -45,6 +46,7 @@ impl Report {
             colour: terminal && !plain(),
             terminal,
             screen: OnScreen::default(),
+            timed: false,
         }
     }
 
@@ -75,6 +77,18 @@ impl Report {
     pub fn verbose(mut self) -> Report {
         self.verbosity = self.verbosity.max(Verbosity::Info);
         self
+    }
+
+    /// Makes the report print the phases of an attach, too.
+    #[must_use]
+    pub fn timed(mut self) -> Report {
+        self.timed = true;
+        self
+    }
+
+    /// Whether the phases of an attach are printed.
+    pub fn is_timed(&self) -> bool {
+        self.timed
     }
 
     /// Prints a line of the result on standard output, and flushes it.

@@ -756,6 +756,18 @@ fn how_it_came_in_is_told_at_level_info() {
 }
 
 #[test]
+fn the_phases_of_an_attach_are_printed_where_that_is_asked_for() {
+    let words = ["midair", "attach", "4242", "--duration", "1ms"];
+    let phases = "inspect 12.0 ms, prepare 9.0 ms while entering, enter 15.3 ms, set up 13.0 ms; \
+                  attached after 41.2 ms, 30.0 ms of midair's processor time";
+    for timings in [&[][..], &["--timings"]] {
+        let words = [&words[..], timings].concat();
+        let end = Run::start(&words, "entry", Stdio::null(), None).end();
+        assert_eq!(end.err.contains(phases), !timings.is_empty(), "{}", end.err);
+    }
+}
+
+#[test]
 fn a_cuda_process_is_told_in_one_line() {
     let words = |front: &'static str| match front {
         "midair" => vec![front, "attach", "4242", "--duration", "1ms"],

@@ -12,7 +12,7 @@ use crate::identity;
 use crate::install::{Install, Tools};
 use crate::packets::TargetRoot;
 use crate::process::{live, root_of, sees_us};
-use crate::request::{Entry, Request};
+use crate::request::{Entry, Phases, Request};
 use crate::rights;
 use crate::runtime::{self, Platform};
 use crate::session::{Prepared, Session, StartError};
@@ -26,6 +26,8 @@ use midair_procinfo::maps::Mapping;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
 use midair_settings::EXTRA_COUNTERS;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -111,7 +113,8 @@ impl Session {
         install: &Install,
         options: &Options,
     ) -> Result<Session, StartError> {
-        let began = Instant::now();
+        let (began, processor) = (Instant::now(), processor_time());
+        let mut phases = Phases::default();
         let _lock = EntryLock::acquire(request.pid)?;
         // Everything that is read of the process before it is entered is read on another thread,
         // since the process may block whoever reads it.
@@ -131,6 +134,7 @@ impl Session {
             sees_us,
             remarks,
         } = looked??;
+        phases.inspect = began.elapsed();
         // Whatever can be refused is refused before the process is entered.
         let counters = match platform {
             Platform::Amd => counters::prepare(&request.settings, &identity, install, there)?,
@@ -148,14 +152,22 @@ impl Session {
         // The spool and the tools are prepared while the engine enters: neither depends on the other.
         // The process may block its attacher, too.
         let approach = Arc::new(approach);
+        let entering = Instant::now();
         let (prepared, entered) = std::thread::scope(|scope| {
-            let prepare = scope
-                .spawn(|| Prepared::make(identity, &tools, counters, install, request, sees_us));
+            let prepare = scope.spawn(|| {
+                let made = Prepared::make(identity, &tools, counters, install, request, sees_us);
+                (made, entering.elapsed())
+            });
             let (approach, options) = (Arc::clone(&approach), options.clone());
             let enter = move || enter_by(&approach, &library, &options);
             let entered = answer::entering(pid, answer::LIMIT, enter);
-            let panicked = |_| Err(Failure::new(Kind::Setup, "cannot prepare the session"));
-            (prepare.join().unwrap_or_else(panicked), entered)
+            phases.enter = entering.elapsed();
+            let (prepared, took) = prepare.join().unwrap_or_else(|_| {
+                let failure = Failure::new(Kind::Setup, "cannot prepare the session");
+                (Err(failure), Duration::ZERO)
+            });
+            phases.prepare = took;
+            (prepared, entered)
         });
         let entered = entered?.map_err(|error| {
             let failure = explain::not_entered(&approach, &error);
@@ -200,9 +212,13 @@ impl Session {
         let target = held.with_worker(entered.worker_tid);
         // Dropping `entered` closes our end of the channel. That ends the worker thread's wait for
         // an offer, and it parks.
-        match Session::over(target, &entered.channel, prepared?, request, entry) {
+        let prepared = prepared?;
+        let offering = Instant::now();
+        match Session::over(target, &entered.channel, prepared, request, entry) {
             Ok(mut session) => {
-                session.attached_after(began.elapsed());
+                phases.set_up = offering.elapsed();
+                phases.processor = processor_time().saturating_sub(processor);
+                session.attached_after(began.elapsed(), phases);
                 session.sample(gpu);
                 Ok(session)
             }
@@ -234,6 +250,14 @@ impl Session {
             }
         }
     }
+}
+
+/// Returns the processor time of this process so far.
+fn processor_time() -> Duration {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, |used| {
+        let whole = used.user_time() + used.system_time();
+        Duration::from_micros(u64::try_from(whole.num_microseconds()).unwrap_or(0))
+    })
 }
 
 /// The longest search for a thread before the process is inspected afresh.

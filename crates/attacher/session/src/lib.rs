@@ -80,7 +80,7 @@ pub use no_entry::NoEntry;
 pub use no_entry::read_dispatch_log;
 pub use profiler_start::{ProfilerStart, Said as ProfilerStartSaid};
 pub use recorder::Recorder;
-pub use request::{Entry, Event, Request, Requested};
+pub use request::{Entry, Event, Phases, Request, Requested};
 pub use rights::{as_real_user, traces_others};
 pub use session::Session;
 pub use status::rocattach_status;

@@ -101,12 +101,29 @@ pub struct Entry {
     pub release: Duration,
     /// The time from the start of the attach until the first call could be recorded.
     pub attached_after: Duration,
+    /// The parts of that time.
+    pub phases: Box<Phases>,
     /// Whether the process is recorded as a CUDA process, through CUPTI.
     pub cuda: bool,
     /// What the user asked for and is not available there.
     pub warnings: Vec<String>,
     /// Further information.
     pub notes: Vec<String>,
+}
+
+/// What an attach does, and for how long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// It inspects the process, and checks everything that may refuse the attach.
+    pub inspect: Duration,
+    /// It makes the spool and opens what is sent, at the same time as it enters.
+    pub prepare: Duration,
+    /// It enters the process, until the worker thread runs there.
+    pub enter: Duration,
+    /// The worker thread loads the libraries and hooks the process's calls.
+    pub set_up: Duration,
+    /// The processor time of all threads of this process during all of it.
+    pub processor: Duration,
 }
 
 impl Entry {

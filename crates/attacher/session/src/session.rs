@@ -27,7 +27,7 @@ use crate::live::Live;
 use crate::meter::Meter;
 use crate::profiler_lock::ProfilerLock;
 use crate::profiler_start::{ProfilerStart, Said};
-use crate::request::{Entry, Event, Request};
+use crate::request::{Entry, Event, Phases, Request};
 use crate::target::Target;
 use midair_agents::AgentType;
 use midair_counters::CounterPlan;
@@ -245,8 +245,9 @@ impl Session {
         }
     }
 
-    pub(crate) fn attached_after(&mut self, time: Duration) {
+    pub(crate) fn attached_after(&mut self, time: Duration, phases: Phases) {
         self.entry.attached_after = time;
+        *self.entry.phases = phases;
     }
 
     /// Returns how the target was entered.

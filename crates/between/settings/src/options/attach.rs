@@ -105,6 +105,10 @@ pub(super) const OPTIONS: &[Opt] = &[
         .more("Prints midair's own messages of --log-level info, without changing the log level in the process.")
         .short('v')
         .front(Front::Midair),
+    Opt::new("timings", Attach, Shape::Flag, Sets::Nothing, "Print how long each phase of the attach took, in ms")
+        .more("The phases: inspect the process, prepare the session while the process is entered, and set up: load midair's libraries \
+            there and hook its calls.")
+        .front(Front::Midair),
     Opt::new("dry-run", Attach, Shape::Flag, Sets::Nothing, "Check every precondition, as midair doctor does, without attaching")
         .front(Front::Midair),
     Opt::new(
