@@ -92,9 +92,12 @@ void each(rocprofiler_record_header_t** headers, size_t count, uint64_t dropped,
 // Each client has its own.
 void configure();
 inline void (*at_the_end)() = nullptr;
+// Before its buffers are flushed.
+inline void (*before_the_end)() = nullptr;
 
 inline void report()
 {
+    if (before_the_end != nullptr) before_the_end();
     for (rocprofiler_buffer_id_t buffer : all().buffers)
         CALL(rocprofiler_flush_buffer(buffer));
     if (at_the_end != nullptr) at_the_end();

@@ -2,8 +2,10 @@
 //! the buffers that AMD's runtime allocates, as the trap handler of a GPU does.
 
 use crate::counters::{attach, files};
+use crate::samples::{Client, quit};
 use midair_tests::Result;
-use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::caller::{Caller, Counts};
+use midair_tests::lab::{Lab, LabCommand, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::stage;
 use midair_tests::table::Csv;
@@ -269,5 +271,69 @@ fn many_cycles_of_samples_leave_nothing() -> Result<()> {
     target.send("quit")?;
     target.expect("done")?;
     target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+/// A tool that samples through the SDK gets what the device wrote, in AMD's records: attached to a running
+/// program, and launched with it.
+#[test]
+fn a_tool_gets_the_samples_in_its_buffer() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "samples")?;
+    let kfd = format!("{}/libkfd.so", lab.library("kfd_samples", "libkfd.so")?);
+    let program = |method: &str, log: &str| -> Result<LabCommand<'_>> {
+        Ok(Caller::command(&lab)?
+            .preload(&kfd)
+            .env("MODEL_SAMPLING", 1)
+            .env("MODEL_SAMPLES", "320:0*1+8*3,192:4*1")
+            .env("MODEL_INVALID_SAMPLES", 20)
+            .env("ROCPROFILER_PC_SAMPLING_BETA_ENABLED", 1)
+            .env("SAMPLES_METHOD", method)
+            .log_name(log))
+    };
+    /// Compares the numbers of samples, since the client knows code objects and not kernels.
+    fn compare(told: &Counts, log: &ModelLog, from: usize, method: &str) {
+        let (wanted, invalid, lost) = written(log, from);
+        assert_eq!(lost, 0);
+        let counts = |all: &mut dyn Iterator<Item = u64>| {
+            let mut all: Vec<u64> = all.collect();
+            all.sort_unstable();
+            all
+        };
+        let seen = told.iter().filter(|(name, _)| name.starts_with("at "));
+        assert_eq!(
+            counts(&mut seen.map(|(_, count)| *count)),
+            counts(&mut wanted.values().copied()),
+            "{method}: {told:?}"
+        );
+        assert_eq!(
+            told.get("invalid").copied().unwrap_or(0),
+            invalid,
+            "{method}"
+        );
+        assert!(
+            wanted.len() >= 3 && wanted.values().sum::<u64>() > 100,
+            "{wanted:?}"
+        );
+    }
+    for method in ["host_trap", "stochastic"] {
+        let mut caller = Caller::start(program(method, &format!("attached-{method}"))?)?;
+        caller.tell("calls 2")?;
+        for rounds in [10, 15] {
+            let before = caller.model_log()?.records.len();
+            let told = client.attached(caller.pid(), || caller.tell(&format!("calls {rounds}")))?;
+            compare(&told, &caller.model_log()?, before, method);
+        }
+        caller.quit()?;
+        let command = client.launched(program(method, &format!("launched-{method}"))?)?;
+        let mut target = command.spawn()?;
+        target.expect("ready")?;
+        target.send("calls 10")?;
+        target.expect("calls")?;
+        let log = quit(target)?;
+        compare(&client.counted()?, &log, 0, method);
+    }
     Ok(())
 }

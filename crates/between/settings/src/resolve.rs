@@ -288,7 +288,9 @@ impl Resolved {
 impl Settings {
     /// Whether anything is to be recorded.
     pub fn record_something(&self) -> bool {
-        trace_switches().any(|(_, variable)| self.is_on(variable)) || self.asks_for_counters()
+        trace_switches().any(|(_, variable)| self.is_on(variable))
+            || self.asks_for_counters()
+            || self.is_on(sampling::PC_SAMPLING)
     }
 }
 

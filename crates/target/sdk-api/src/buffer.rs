@@ -24,12 +24,13 @@ use crate::late;
 use crate::registration::out::expel_owner;
 use crate::registry::{self, Registry};
 use crate::retirement;
+use crate::sampling::records;
 use crate::state::{self, STATE};
 use crate::status::Status;
 use batch::{Batch, Buffer};
 use midair_abi::constants as c;
 use midair_abi::records::RecordHeader;
-use midair_record::event::{self, Malformed, Record, flag, hip_event, kind};
+use midair_record::event::{self, Malformed, PcSample, Record, flag, hip_event, kind};
 use midair_sdk_hot::callbacks::{self, requests, work};
 use midair_sdk_hot::operations::Opaque;
 use midair_tool_call::call as call_tool;
@@ -329,6 +330,9 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
                 code_object::deliver(&record)
             }
             _ => {
+                if let Record::PcSample(sample) = &record {
+                    deliver_sample(sample);
+                }
                 deliver_one(&record);
                 let kept = match &record {
                     Record::Kernel(kernel, _) => work::completed(kernel.dispatch_id),
@@ -349,6 +353,34 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
         rest = rest.get(size..).unwrap_or_default();
     }
     Ok(())
+}
+
+/// Passes a sample to the buffers of the contexts that sample its agent.
+fn deliver_sample(sample: &PcSample) {
+    let (kind, words) = records::of(sample);
+    let mut state = state::lock();
+    let wanted: Vec<u64> = state
+        .contexts
+        .iter()
+        .filter(|context| context.covers(sample.time))
+        .filter_map(|context| context.samples.as_ref())
+        .flat_map(|service| &service.buffers)
+        .filter(|(node, _)| *node == sample.node)
+        .map(|(_, buffer)| *buffer)
+        .collect();
+    let mut due = Vec::new();
+    for handle in wanted {
+        if let Ok(buffer) = state.buffer(handle) {
+            buffer.push_sample(kind, words.as_slice());
+            if buffer.due() {
+                due.push(handle);
+            }
+        }
+    }
+    drop(state);
+    for handle in due {
+        call(handle);
+    }
 }
 
 fn deliver_one(record: &Record<'_>) {

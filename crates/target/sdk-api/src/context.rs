@@ -4,6 +4,7 @@
 pub(crate) mod services;
 
 use crate::changes;
+use crate::sampling::setting::Setting;
 use crate::state;
 use crate::status::Status;
 use midair_abi::constants as c;
@@ -69,6 +70,8 @@ pub struct Wanted {
     pub counts_dispatches: bool,
     /// The same for counting on whole devices.
     pub counts_devices: bool,
+    /// What the running contexts sample.
+    pub samples: Option<Setting>,
 }
 
 impl Wanted {
@@ -194,6 +197,17 @@ pub fn wanted() -> Wanted {
                 }
             }
         }
+        if let Some(service) = &context.samples {
+            wanted.samples = Some(service.setting);
+            let kind = match service.setting.is_stochastic() {
+                true => kinds::PC_SAMPLING_STOCHASTIC,
+                false => kinds::PC_SAMPLING_HOST_TRAP,
+            };
+            // A sample belongs to a dispatch, and is in a code object, which are looked up.
+            for kind in [kind, kinds::KERNEL_DISPATCH] {
+                wanted.demand(kind, &OperationSet::ALL).deliver = true;
+            }
+        }
         for service in &context.services {
             wanted.retirement |= service.kind == RETIREMENT;
             if let Some(kind) = record_kind(service.kind) {
@@ -275,6 +289,7 @@ pub fn create() -> Result<u64, Status> {
         request: None,
         counts: false,
         devices: None,
+        samples: None,
     });
     Ok(state.contexts.len() as u64)
 }

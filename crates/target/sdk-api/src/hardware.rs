@@ -2,8 +2,10 @@
 //! expressed as the statuses that AMD documents.
 
 use crate::agents;
+use crate::sampling::setting::Configuration;
 use crate::state;
 use crate::status::Status;
+use midair_abi::constants as c;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -65,45 +67,158 @@ fn is_on(variable: &str) -> bool {
         .is_some_and(|value| ["1", "true", "on", "yes"].iter().any(|yes| value == *yes))
 }
 
-/// Returns the driver's version, or why it cannot be asked.
-fn driver_version() -> Result<(u32, u32), Status> {
-    // SAFETY: the path is a C string. The descriptor is closed below.
-    let device = unsafe { libc::open(DRIVER.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-    if device < 0 {
+/// The driver's device.
+struct Device(libc::c_int);
+
+impl Device {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    fn open() -> Result<Device, Status> {
+        // SAFETY: the path is a C string. The descriptor is closed when this is dropped.
+        let device = unsafe { libc::open(DRIVER.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        if device >= 0 {
+            return Ok(Device(device));
+        }
         // SAFETY: errno is the calling thread's own word.
         let denied = [libc::EACCES, libc::EPERM].contains(&unsafe { *libc::__errno_location() });
-        return Err(if denied {
+        Err(if denied {
             Status::PERMISSION_DENIED
         } else {
             Status::NOT_AVAILABLE
-        });
+        })
     }
-    let mut version = [0_u32; 2];
-    // SAFETY: the descriptor is open, and the request writes two numbers, for which there is room.
-    let answer = unsafe { libc::ioctl(device, GET_VERSION, version.as_mut_ptr()) };
-    // SAFETY: the descriptor is ours.
-    unsafe { libc::close(device) };
-    let [major, minor] = version;
-    if answer == 0 {
-        Ok((major, minor))
-    } else {
-        Err(Status::NOT_AVAILABLE)
+
+    /// Returns the driver's version.
+    fn version(&self) -> Result<(u32, u32), Status> {
+        let mut version = [0_u32; 2];
+        // SAFETY: the descriptor is open, and the request writes two numbers, for which there is room.
+        let answer = unsafe { libc::ioctl(self.0, GET_VERSION, version.as_mut_ptr()) };
+        let [major, minor] = version;
+        if answer == 0 {
+            Ok((major, minor))
+        } else {
+            Err(Status::NOT_AVAILABLE)
+        }
+    }
+
+    /// Returns the settings that a GPU offers.
+    fn samples(&self, gpu: u32) -> Vec<Info> {
+        let mut infos = vec![Info::default(); MOST as usize];
+        let mut arguments = SampleArguments {
+            infos: infos.as_mut_ptr().expose_provenance() as u64,
+            count: MOST,
+            gpu,
+            flags: ALL,
+            ..SampleArguments::default()
+        };
+        // SAFETY: the descriptor is open; the request reads and writes its arguments, and writes as many
+        // settings as they say there is room for.
+        let answer = unsafe { libc::ioctl(self.0, PC_SAMPLE, &raw mut arguments) };
+        infos.truncate(match answer {
+            0 => arguments.count.min(MOST) as usize,
+            _ => 0,
+        });
+        infos
     }
 }
 
-/// Returns why there is no PC sampling on an agent: it was not enabled (AMD's switch); the agent
-/// does not exist or is not a GPU; the driver is missing or too old; or, if none of these, it is
-/// not built.
-pub(crate) fn pc_sampling(agent: u64) -> Status {
-    if !is_on("ROCPROFILER_PC_SAMPLING_BETA_ENABLED") {
-        return Status::NOT_IMPLEMENTED;
-    }
-    match Agent::of(agent).and_then(|_| driver_version()) {
-        Err(why) => why,
-        Ok(version) if version < SAMPLING_SINCE => Status::INCOMPATIBLE_KERNEL,
-        Ok(_) => Status::NOT_AVAILABLE,
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours.
+        unsafe { libc::close(self.0) };
     }
 }
+
+/// Returns the driver's version, or why it cannot be asked.
+fn driver_version() -> Result<(u32, u32), Status> {
+    Device::open()?.version()
+}
+
+/// Returns what the driver offers for an agent's program counters.
+///
+/// # Errors
+/// [`Status::NOT_IMPLEMENTED`] without AMD's switch; the agent does not exist or is not a GPU; the driver
+/// is missing or too old ([`Status::INCOMPATIBLE_KERNEL`]), or offers nothing
+/// ([`Status::NOT_AVAILABLE`]), as with a debugger.
+pub(crate) fn configurations(agent: u64) -> Result<Vec<Configuration>, Status> {
+    if !is_on("ROCPROFILER_PC_SAMPLING_BETA_ENABLED") {
+        return Err(Status::NOT_IMPLEMENTED);
+    }
+    Agent::of(agent)?;
+    let gpu = agents::by_id(agent).map_or(0, |agent| agent.gpu_id as u32);
+    let device = Device::open()?;
+    if device.version()? < SAMPLING_SINCE {
+        return Err(Status::INCOMPATIBLE_KERNEL);
+    }
+    let all: Vec<Configuration> = device
+        .samples(gpu)
+        .into_iter()
+        .filter_map(|info| info.configuration())
+        .collect();
+    if all.is_empty() {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    Ok(all)
+}
+
+/// A setting in the driver's words (source: `docs/sources.md#samples`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Info {
+    interval: u64,
+    least: u64,
+    most: u64,
+    flags: u64,
+    method: u32,
+    unit: u32,
+}
+
+impl Info {
+    /// Returns it in AMD's words for tools; `None` for a method or a unit without a word.
+    fn configuration(&self) -> Option<Configuration> {
+        let method = match self.method {
+            1 => c::ROCPROFILER_PC_SAMPLING_METHOD_HOST_TRAP,
+            2 => c::ROCPROFILER_PC_SAMPLING_METHOD_STOCHASTIC,
+            _ => return None,
+        };
+        let unit = match self.unit {
+            0 => c::ROCPROFILER_PC_SAMPLING_UNIT_TIME,
+            1 => c::ROCPROFILER_PC_SAMPLING_UNIT_CYCLES,
+            2 => c::ROCPROFILER_PC_SAMPLING_UNIT_INSTRUCTIONS,
+            _ => return None,
+        };
+        Some(Configuration {
+            size: size_of::<Configuration>() as u64,
+            method,
+            unit,
+            least: self.least as usize,
+            most: self.most as usize,
+            flags: self.flags & 1,
+        })
+    }
+}
+
+/// The arguments of [`PC_SAMPLE`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct SampleArguments {
+    infos: u64,
+    count: u32,
+    operation: u32,
+    gpu: u32,
+    id: u32,
+    flags: u32,
+    version: u32,
+}
+
+/// `AMDKFD_IOC_PC_SAMPLE`. Its operation 0 asks what is offered.
+const PC_SAMPLE: libc::c_ulong = 0xc020_4b85;
+/// The flag that asks for all that is offered, whatever is in use.
+const ALL: u32 = 1;
+/// The most settings that are read.
+const MOST: u32 = 64;
 
 /// Returns why there is no thread trace of an agent.
 pub(crate) fn thread_trace(agent: u64) -> Status {
@@ -156,7 +271,7 @@ mod tests {
         assert_eq!(decoder(c"/nonexistent"), Status::NOT_AVAILABLE);
         assert_eq!(Agent::of(1).unwrap_err(), Status::AGENT_NOT_FOUND);
         // It was not enabled.
-        assert_eq!(pc_sampling(1), Status::NOT_IMPLEMENTED);
+        assert_eq!(configurations(1), Err(Status::NOT_IMPLEMENTED));
         assert_eq!(spm_is_asked_for(), Err(Status::NOT_IMPLEMENTED));
         assert_eq!(thread_trace(1), Status::AGENT_NOT_FOUND);
         assert_eq!(may_configure(1), Err(Status::CONFIGURATION_LOCKED));

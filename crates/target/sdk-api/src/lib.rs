@@ -30,6 +30,7 @@ pub mod notes;
 pub mod registration;
 mod registry;
 pub mod retirement;
+pub mod sampling;
 pub mod setting;
 mod state;
 pub mod status;

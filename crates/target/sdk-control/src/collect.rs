@@ -22,11 +22,13 @@ use crate::rendezvous::{self, request::TableRequest};
 use crate::runtimes;
 use crate::state::STATE;
 use crate::tables::{self, Live};
+use midair_abi::constants as c;
 use midair_abi::tables::TableId;
 use midair_domain::{KindSet, sets};
 use midair_record::event::{Plain, encode, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
+use midair_sdk_api::sampling::Setting;
 use midair_sdk_api::{changes, code_object, events, intercept, notes, registration, retirement};
 use midair_sdk_device::domain::{self, Device, Domain};
 use midair_sdk_device::queue::{serialized, state, windows};
@@ -660,6 +662,9 @@ fn need_of(wanted: &Wanted) -> Need {
         counting::take_dispatches();
     }
     counting::tool_requests::serve(wanted.counts_dispatches && !is_launched);
+    if let Some(setting) = wanted.samples.filter(|_| sampling::asked().is_none()) {
+        sampling::ask(request_of(&setting));
+    }
     let mut kinds = wanted.kinds();
     if kinds.intersects(markers::KINDS) && !markers::prepare() {
         kinds = kinds - markers::KINDS;
@@ -698,6 +703,23 @@ fn need_of(wanted: &Wanted) -> Need {
         counts_devices: wanted.counts_devices,
         pauses: pause::is_honoured(),
     }
+}
+
+/// Returns what tools sample as a request; `None` for numbers without a meaning.
+fn request_of(setting: &Setting) -> Option<sampling::Request> {
+    Some(sampling::Request {
+        method: match setting.is_stochastic() {
+            true => sampling::Method::Stochastic,
+            false => sampling::Method::HostTrap,
+        },
+        unit: match setting.unit {
+            c::ROCPROFILER_PC_SAMPLING_UNIT_TIME => sampling::Unit::Time,
+            c::ROCPROFILER_PC_SAMPLING_UNIT_CYCLES => sampling::Unit::Cycles,
+            c::ROCPROFILER_PC_SAMPLING_UNIT_INSTRUCTIONS => sampling::Unit::Instructions,
+            _ => return None,
+        },
+        interval: setting.interval,
+    })
 }
 
 /// Returns the domains whose work is done by the device.

@@ -786,3 +786,22 @@ fn all_calls_of_cuda_are_a_word_of_its_switches() {
     let why = Given::new().give(option("kernel-trace").unwrap(), &words);
     assert!(why.is_err());
 }
+
+#[test]
+fn samples_are_something_to_record_and_asked_for_completely() {
+    let options: [(&str, &[&str]); 4] = [
+        ("pc-sampling-beta-enabled", &[]),
+        ("pc-sampling-method", &["host_trap"]),
+        ("pc-sampling-unit", &["time"]),
+        ("pc-sampling-interval", &["10"]),
+    ];
+    let resolved = settle(&options, &[]);
+    assert!(resolved.records_something());
+    assert_eq!(
+        resolved.settings.text("ROCPROF_PC_SAMPLING_INTERVAL"),
+        Some("10")
+    );
+    let refused = resolve(&give(&options[..3]).unwrap(), &Settings::default(), None);
+    let why = refused.unwrap_err().to_string();
+    assert!(why.ends_with("missing --pc-sampling-interval"), "{why}");
+}

@@ -100,6 +100,10 @@ impl Buffer {
     pub fn push_counted(&mut self, kind: u32, words: &[u64]) {
         self.push_of(c::ROCPROFILER_BUFFER_CATEGORY_COUNTERS, kind, words);
     }
+    /// Adds a sample of a program counter, or counts it as dropped.
+    pub fn push_sample(&mut self, kind: u32, words: &[u64]) {
+        self.push_of(c::ROCPROFILER_BUFFER_CATEGORY_PC_SAMPLING, kind, words);
+    }
     fn push_of(&mut self, category: i32, kind: u32, words: &[u64]) {
         let full = self.batch.bytes() + words.len() * 8 > self.size && !self.batch.words.is_empty();
         if full && !self.lossless {

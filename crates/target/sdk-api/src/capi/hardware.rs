@@ -1,15 +1,17 @@
-//! Services that need hardware and drivers that midair has no code for: thread trace, streamed
-//! counters (SPM), and AMD's PC sampling. The functions exist, since tools link them. Each call
-//! checks its arguments and the machine, and returns the status that AMD documents for what it
-//! found.
+//! AMD's PC sampling, and services that need hardware and drivers that midair has no code for: thread
+//! trace and streamed counters (SPM). Their functions exist, since tools link them. Each call checks
+//! its arguments and the machine, and returns the status that AMD documents for what it found.
 //!
 //! Decisions: AMD-067 (`docs/deviations/amd.md`).
 
 use super::{list, put};
+use crate::c_api_calling;
 use crate::hardware::{self, Agent};
+use crate::sampling::{self, Setting};
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_capi_build::{c_api, edge};
+use midair_tool_call::call;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// The names of an enumeration, by number.
@@ -59,34 +61,50 @@ pub extern "C" fn rocprofiler_get_pc_sampling_instruction_not_issued_reason_name
 }
 
 /// A callback that would be given configurations.
-type ConfigurationsCallback = unsafe extern "C" fn(*const c_void, usize, *mut c_void) -> c_int;
+type ConfigurationsCallback =
+    unsafe extern "C-unwind" fn(*const c_void, usize, *mut c_void) -> c_int;
 /// A tool's function that would be called.
 type Function = unsafe extern "C" fn();
 
-c_api! {
-    /// Refused: no agent has configurations for PC sampling here.
+c_api_calling! {
+    /// Passes what the driver offers for an agent to the tool's function.
     fn rocprofiler_query_pc_sampling_agent_configurations(
         agent_id: u64,
         cb: Option<ConfigurationsCallback>,
-        _user_data: *mut c_void,
+        user_data: *mut c_void,
     ) {
-        cb.ok_or(Status::INVALID_ARGUMENT)?;
-        Err(hardware::pc_sampling(agent_id))
+        let cb = cb.ok_or(Status::INVALID_ARGUMENT)?;
+        let all = hardware::configurations(agent_id)?;
+        let lent = (all.as_ptr().cast(), size_of_val(all.as_slice()));
+        // SAFETY: this calls the tool's function with its own data; the list lives until it returns.
+        let called = call(&[lent], || unsafe { cb(all.as_ptr().cast(), all.len(), user_data) })?;
+        match called {
+            0 => Ok(()),
+            status => Err(Status(status).into()),
+        }
     }
+}
 
-    /// Refused with the status for what is missing.
+c_api! {
+    /// Adds an agent and a buffer to what the context samples.
     fn rocprofiler_configure_pc_sampling_service(
         context_id: u64,
         agent_id: u64,
-        _method: c_int,
-        _unit: c_int,
-        _interval: u64,
+        method: c_int,
+        unit: c_int,
+        interval: u64,
         buffer_id: u64,
-        _flags: c_int,
+        flags: c_int,
     ) {
-        hardware::may_configure(context_id)?;
-        hardware::has_buffer(buffer_id)?;
-        Err(hardware::pc_sampling(agent_id))
+        if flags != 0 {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        let setting = Setting {
+            method,
+            unit,
+            interval,
+        };
+        sampling::configure(context_id, agent_id, setting, buffer_id)
     }
 
     /// Refused with the status for what is missing.

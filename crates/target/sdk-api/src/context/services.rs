@@ -1,6 +1,7 @@
 //! A context and the services that its tool configured.
 
 use crate::counting::services::Devices;
+use crate::sampling::setting::SamplesService;
 use midair_record::event::{Record, RuntimeInit};
 use midair_sdk_hot::callbacks::requests::RequestCallback;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
@@ -84,6 +85,8 @@ pub(crate) struct Context {
     pub counts: bool,
     /// It counts on whole devices.
     pub devices: Option<Arc<Devices>>,
+    /// It samples program counters.
+    pub samples: Option<SamplesService>,
     /// It is asked for external correlation ids.
     pub request: Option<RequestService>,
 }
