@@ -21,8 +21,22 @@ fn working(log: &Path) -> Result<Target> {
     Ok(target)
 }
 
-/// Returns the samples of a profile: launches, and frames, the kernel first.
-fn samples(profile: &[u8]) -> Result<Vec<(u64, Vec<String>)>> {
+/// Starts such a program under a name of its own, so that no other test's process is recorded.
+fn named(program: &Path, log: &Path) -> Result<Target> {
+    let usual = workload(&[])?;
+    std::fs::copy(usual.get_program(), program)?;
+    let mut command = Command::new(program);
+    command.env_clear().args(usual.get_args());
+    let variables = usual.get_envs();
+    let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+    command.envs(variables).env("MODEL_LOG", log);
+    let mut target = Target::spawn(command)?;
+    target.expect("iter 3")?;
+    Ok(target)
+}
+
+/// Returns a profile as a document.
+fn profile(profile: &[u8]) -> Result<Value> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("gpu.pb.gz");
     std::fs::write(&file, profile)?;
@@ -32,6 +46,12 @@ fn samples(profile: &[u8]) -> Result<Vec<(u64, Vec<String>)>> {
         .output()?;
     let said: Value = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    Ok(said)
+}
+
+/// Returns the samples of a profile: launches, and frames, the kernel first.
+fn samples(bytes: &[u8]) -> Result<Vec<(u64, Vec<String>)>> {
+    let said = profile(bytes)?;
     let samples = said["samples"].as_array().into_iter().flatten();
     let sample = |sample: &Value| {
         let frames = sample["frames"].as_array().into_iter().flatten();
@@ -101,10 +121,13 @@ fn answers_are_what_the_gpus_did() -> Result<()> {
     for line in [
         "midair_serve_requests_total{kind=\"pprof\",status=\"200\"} 1",
         "midair_serve_requests_total{kind=\"top\",status=\"200\"} 2",
-        "midair_serve_sessions 0",
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
+    until("the end of the last session", || {
+        let metrics = String::from_utf8(server.get("/metrics")?.bytes(200)?)?;
+        Ok(metrics.contains("\nmidair_serve_sessions 0\n"))
+    })?;
     target.expect("iter")?;
     server.end()
 }
@@ -166,6 +189,31 @@ fn a_signal_ends_the_server_and_leaves_the_process_as_it_was() -> Result<()> {
     server.end()
 }
 
+#[test]
+fn a_profile_of_all_processes_has_their_labels() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let names = ["served-in-two-a", "served-in-two-b"];
+    let started = names.map(|name| named(&dir.path().join(name), &dir.path().join("log")));
+    let targets = started.into_iter().collect::<Result<Vec<_>>>()?;
+    let server = Server::start(&["--only-name", "served-in-two"])?;
+    let bytes = server.get("/debug/pprof/gpu?seconds=0.5")?.bytes(200)?;
+    let said = profile(&bytes)?;
+    let samples = said["samples"].as_array().into_iter().flatten();
+    let mut launches = std::collections::BTreeMap::new();
+    for sample in samples {
+        let labels = &sample["labels"];
+        let key = (labels["program"].to_string(), labels["pid"].as_i64());
+        *launches.entry(key).or_insert(0) += sample["values"][0].as_u64().unwrap_or(0);
+    }
+    let wanted = names.iter().zip(&targets);
+    let wanted: Vec<_> = wanted
+        .map(|(name, target)| (format!("\"{name}\""), Some(i64::from(target.pid()))))
+        .collect();
+    assert_eq!(launches.keys().cloned().collect::<Vec<_>>(), wanted);
+    assert!(launches.values().all(|count| *count > 0), "{launches:?}");
+    server.end()
+}
+
 /// Returns the sum of the samples with this start.
 fn sum(metrics: &str, start: &str) -> f64 {
     let lines = metrics.lines().filter(|line| line.starts_with(start));
@@ -177,18 +225,7 @@ fn sum(metrics: &str, start: &str) -> f64 {
 fn what_is_always_recorded_is_what_the_gpus_did() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let log = dir.path().join("log");
-    // A name of its own, so that no other test's process is recorded, nor another one's server records it.
-    let program = dir.path().join("served-by-one");
-    let usual = workload(&[])?;
-    std::fs::copy(usual.get_program(), &program)?;
-    let mut command = Command::new(&program);
-    command.env_clear().args(usual.get_args());
-    let variables = usual
-        .get_envs()
-        .filter_map(|(name, value)| Some((name, value?)));
-    command.envs(variables).env("MODEL_LOG", &log);
-    let mut target = Target::spawn(command)?;
-    target.expect("iter 3")?;
+    let mut target = named(&dir.path().join("served-by-one"), &log)?;
     let server = Server::start(&["--always", "20%", "--only-name", "served-by-one"])?;
     let pid = target.pid();
     let of = |family: &str| format!("midair_{family}{{pid=\"{pid}\"");

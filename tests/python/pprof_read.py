@@ -98,7 +98,7 @@ def main(path):
             (line,) = locations[number].line
             function = functions[line.function_id]
             frames.append([text[function.name], text[function.filename], line.line])
-        labels = {text[label.key]: label.num for label in sample.label}
+        labels = {text[label.key]: text[label.str] or label.num for label in sample.label}
         samples.append({"frames": frames, "values": list(sample.value), "labels": labels})
     json.dump(
         {

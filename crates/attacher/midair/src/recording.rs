@@ -72,20 +72,45 @@ impl Recording {
     /// # Errors
     /// [`Kind::Output`]; then no file is left.
     pub fn to_file(&self, format: Format, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
-        let path = path.as_ref();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| {
-            Error::new(
-                Kind::Output,
-                format!("the file name of {} is not UTF-8", path.display()),
-            )
-        })?;
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let (directory, name) = place(path.as_ref())?;
         let written = as_real_user(|| self.opened.write(format, (directory, name)));
         let written = written.map_err(|error| Error::new(Kind::Output, error.to_string()))?;
         Ok(written?)
     }
+
+    /// Writes one file in this format of several recordings, each with its labels (keys and texts), which a
+    /// profile for pprof shows.
+    ///
+    /// # Errors
+    /// [`Kind::Output`]; then no file is left.
+    #[doc(hidden)]
+    pub fn to_file_labelled(
+        all: Vec<(Recording, Vec<(String, String)>)>,
+        format: Format,
+        path: impl AsRef<Path>,
+    ) -> Result<Vec<PathBuf>, Error> {
+        let place = place(path.as_ref())?;
+        let all = all.into_iter();
+        let all = all.map(|(recording, labels)| (recording.opened, labels));
+        let all = all.collect();
+        let written = as_real_user(|| Opened::write_labelled(all, format, place));
+        let written = written.map_err(|error| Error::new(Kind::Output, error.to_string()))?;
+        Ok(written?)
+    }
+}
+
+/// Returns the directory and the name of a path.
+fn place(path: &Path) -> Result<(&Path, &str), Error> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| {
+        Error::new(
+            Kind::Output,
+            format!("the file name of {} is not UTF-8", path.display()),
+        )
+    })?;
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok((directory, name))
 }

@@ -340,6 +340,14 @@ impl Opened {
         &self.0.trace
     }
 
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.0.plan
+    }
+
+    pub(crate) fn into_trace(self) -> Trace {
+        self.0.trace
+    }
+
     /// Returns warnings about the results, and why these are incomplete, if they are.
     pub fn conclusion(&self) -> (Vec<String>, Option<Failure>) {
         self.0.conclusion(None)

@@ -7,6 +7,7 @@
 
 mod finished;
 mod identity;
+mod labelled;
 mod plan;
 mod together;
 

@@ -96,6 +96,7 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
     };
     let summary_unit = settings.text("ROCPROF_STATS_SUMMARY_UNITS");
     Ok(Plan {
+        labels: Vec::new(),
         directory: name.directory,
         prefix: name.prefix,
         numbering: match settings.is_on(KEEP_RESULTS) {

@@ -31,7 +31,8 @@ const STACKS: [&str; 4] = ["python", "native", "both", "off"];
 /// A recording.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Record {
-    pub(crate) pid: u32,
+    /// The process, or none for all that may be named.
+    pub(crate) pid: Option<u32>,
     pub(crate) time: Duration,
     pub(crate) format: Format,
     pub(crate) stacks: &'static str,
@@ -158,8 +159,10 @@ impl Ask {
             "/processes" => return none(Ask::Processes),
             "/debug/pprof/gpu" => {
                 let query = Query::read(query, &["pid", "seconds", "stacks", "overhead"])?;
-                let given = query.get("pid").and_then(pid);
-                let pid = given.ok_or_else(|| wrong("pid=NUMBER is missing"))?;
+                let pid = match query.get("pid") {
+                    None => None,
+                    Some(word) => Some(pid(word).ok_or_else(|| wrong("pid is no number"))?),
+                };
                 let format = Format::Pprof;
                 return Ask::record(pid, format, "python", &query, options);
             }
@@ -196,14 +199,14 @@ impl Ask {
                 let keys = ["seconds", "format", "stacks", "overhead"];
                 let query = Query::read(query, &keys)?;
                 let format = query.one_of("format", Format::Pftrace, &FORMATS, Format::name)?;
-                Ask::record(pid, format, "off", &query, options)
+                Ask::record(Some(pid), format, "off", &query, options)
             }
             _ => Err(NotAsked::Path),
         }
     }
 
     fn record(
-        pid: u32,
+        pid: Option<u32>,
         format: Format,
         stacks: &'static str,
         query: &Query<'_>,
@@ -274,7 +277,7 @@ mod tests {
         assert_eq!(
             ask("/debug/pprof/gpu?pid=42&seconds=0.5"),
             Ok(Ask::Record(Record {
-                pid: 42,
+                pid: Some(42),
                 time: Duration::from_millis(500),
                 format: Format::Pprof,
                 stacks: "python",
@@ -284,7 +287,7 @@ mod tests {
         assert_eq!(
             ask("/record/7?format=html&stacks=both&overhead=3"),
             Ok(Ask::Record(Record {
-                pid: 7,
+                pid: Some(7),
                 time: seconds(5),
                 format: Format::Html,
                 stacks: "both",
@@ -325,8 +328,8 @@ mod tests {
     fn queries_mean_one_thing_or_nothing() {
         for target in [
             "/metrics?x",
-            "/debug/pprof/gpu",
             "/debug/pprof/gpu?pid=",
+            "/debug/pprof/gpu?pid=self",
             "/debug/pprof/gpu?pid=1&pid=2",
             "/debug/pprof/gpu?pid=1&seconds=0",
             "/debug/pprof/gpu?pid=1&seconds=61",

@@ -25,7 +25,7 @@ const INDEX: &str = "\
 /processes                                 as midair ps --json
 /top/PID?seconds=1                         as midair top --json; stream=1: server-sent events
 /why/PID?seconds=1                         as midair why --json
-/debug/pprof/gpu?pid=PID&seconds=5         the GPU's time by launch stack, for pprof
+/debug/pprof/gpu?pid=PID&seconds=5         the GPU's time by launch stack, for pprof; without pid of all processes
 /record/PID?seconds=5&format=pftrace       a recording as a file
 ";
 

@@ -8,11 +8,11 @@ use crate::options::Options;
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use midair::{Attach, Format, Live, Session};
+use midair::{Attach, Format, Live, Recording, Session};
 use midair_failure::{Failure, Kind};
 use midair_live::{Process, Snapshot, Watched};
 use midair_session::find::asked;
-use midair_session::{Found, Pid, list, why};
+use midair_session::{Found, Labels, Pid, gpu_processes, list, why};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,6 +26,8 @@ use tokio::task::spawn_blocking;
 
 /// The most lists of processes that are made at the same time.
 pub(crate) const LISTS: usize = 2;
+/// The most processes that one request records.
+const MOST_AT_ONCE: usize = 64;
 /// How often an attach looks whether anyone still waits for it.
 const LOOK: Duration = Duration::from_millis(50);
 /// The bytes of a file that are sent at once, and how many of those wait for a client.
@@ -196,7 +198,8 @@ impl Work {
             let _permit = permit;
             send(opened, length, &parts);
         });
-        let name = format!("gpu_{}.{}", asked.pid, asked.format.extension());
+        let of = asked.pid.map_or("all".to_owned(), |pid| pid.to_string());
+        let name = format!("gpu_{of}.{}", asked.format.extension());
         file(&name, Body::Parts(received, Some(length)))
     }
 }
@@ -289,10 +292,78 @@ impl Tools {
 
 /// Records into a file without a name, and returns it with its length.
 fn recorded(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<(File, u64), Failure> {
+    let all = match asked.pid {
+        Some(pid) => vec![recording(tools, pid, asked, gone)?],
+        None => recordings(tools, asked, gone)?,
+    };
+    if gone.load(Ordering::Relaxed) {
+        return Err(Failure::new(Kind::Nothing, "the client has gone"));
+    }
+    let unwritten = |error: io::Error| Failure::new(Kind::Output, error.to_string());
+    let directory = tempfile::tempdir().map_err(unwritten)?;
+    let path = directory.path().join("gpu");
+    let files = Recording::to_file_labelled(all, asked.format, path);
+    let files = files.map_err(|error| failure(&error))?;
+    let [path] = files.as_slice() else {
+        let what = "the process did nothing of that kind meanwhile";
+        return Err(Failure::new(Kind::Nothing, what));
+    };
+    let file = opened(path).map_err(unwritten)?;
+    let length = file.metadata().map_err(unwritten)?.len();
+    match length <= tools.options.most_mib << 20 {
+        true => Ok((file, length)),
+        false => Err(
+            Failure::new(Kind::Full, "the file is larger than --most-mib")
+                .hint("record for a shorter time"),
+        ),
+    }
+}
+
+/// A recording, and what its process is.
+type Labelled = (Recording, Vec<(String, String)>);
+
+/// Records all processes that may be named, at the same time. Some may fail, unless all do.
+fn recordings(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<Vec<Labelled>, Failure> {
+    let mut found = gpu_processes();
+    found.retain(|found| tools.options.policy.allows(found));
+    if found.len() > MOST_AT_ONCE {
+        let what = format!("{} processes are more than {MOST_AT_ONCE}", found.len());
+        return Err(Failure::new(Kind::Usage, what).hint("name one: pid=NUMBER"));
+    }
+    let record = |found: &Found| recording(tools, found.pid.get(), asked, gone);
+    let ended = std::thread::scope(|scope| {
+        let threads = found.iter().map(|found| scope.spawn(|| record(found)));
+        let threads: Vec<_> = threads.collect();
+        let ended = threads.into_iter().filter_map(|thread| thread.join().ok());
+        ended.collect::<Vec<_>>()
+    });
+    let (done, failed): (Vec<_>, Vec<_>) = ended.into_iter().partition(Result::is_ok);
+    let done: Vec<Labelled> = done.into_iter().flatten().collect();
+    match (done.is_empty(), failed.into_iter().find_map(Result::err)) {
+        (false, _) => Ok(done),
+        (true, Some(failure)) => Err(failure),
+        (true, None) => {
+            Err(Failure::new(Kind::NotGpu, "no process uses a GPU here")
+                .hint("/processes lists them"))
+        }
+    }
+}
+
+/// Records a process.
+fn recording(
+    tools: &Tools,
+    pid: u32,
+    asked: Record,
+    gone: &AtomicBool,
+) -> Result<Labelled, Failure> {
     let options = &tools.options;
-    let found = named(options, asked.pid)?;
-    let _paused = tools.pause(asked.pid);
-    let mut attach = tools.attach(asked.pid);
+    let found = named(options, pid)?;
+    let labels = match asked.format {
+        Format::Pprof => Labels::of(found.pid).unwrap_or_default().pairs(),
+        _ => Vec::new(),
+    };
+    let _paused = tools.pause(pid);
+    let mut attach = tools.attach(pid);
     if asked.stacks != "off" {
         attach = attach.option("stacks", [asked.stacks]);
     }
@@ -319,30 +390,7 @@ fn recorded(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<(File, u6
     };
     let recording = recording.map_err(|error| failure(&error))?;
     same(options, &found)?;
-    if gone.load(Ordering::Relaxed) {
-        return Err(Failure::new(Kind::Nothing, "the client has gone"));
-    }
-    let unwritten = |why: String| Failure::new(Kind::Output, why);
-    let directory = tempfile::tempdir().map_err(|error| unwritten(error.to_string()))?;
-    let files = recording.to_file(asked.format, directory.path().join("gpu"));
-    let files = files.map_err(|error| failure(&error))?;
-    let [path] = files.as_slice() else {
-        return Err(Failure::new(
-            Kind::Nothing,
-            "the process did nothing of that kind meanwhile",
-        ));
-    };
-    let file = opened(path).map_err(|error| unwritten(error.to_string()))?;
-    let length = file
-        .metadata()
-        .map_err(|error| unwritten(error.to_string()))?;
-    match length.len() <= options.most_mib << 20 {
-        true => Ok((file, length.len())),
-        false => Err(
-            Failure::new(Kind::Full, "the file is larger than --most-mib")
-                .hint("record for a shorter time"),
-        ),
-    }
+    Ok((recording, labels))
 }
 
 #[expect(

@@ -41,6 +41,22 @@ impl Labels {
     }
 }
 
+impl Labels {
+    /// Returns the labels that are known: keys and texts.
+    pub fn pairs(self) -> Vec<(String, String)> {
+        let all = [
+            ("program", self.program),
+            ("container", self.container),
+            ("pod", self.pod),
+            ("job", self.job),
+            ("rank", self.rank),
+            ("cgroup", self.cgroup),
+        ];
+        let known = all.into_iter().filter(|(_, text)| !text.is_empty());
+        known.map(|(key, text)| (key.to_owned(), text)).collect()
+    }
+}
+
 fn read(pid: Pid) -> Labels {
     let Ok(Some(live)) = task::live(pid) else {
         return Labels::default();

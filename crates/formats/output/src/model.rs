@@ -169,6 +169,9 @@ pub struct Plan {
     pub minimum_bytes: u64,
     /// The most threads that write ([`threads`](crate::threads)). None and one are the same.
     pub threads: usize,
+    /// What each process is labelled with in a profile for pprof: keys and texts, in the order of the
+    /// parts.
+    pub labels: Vec<Vec<(String, String)>>,
     /// What the user said about Perfetto's buffers. It is only reported in json's `config`.
     pub perfetto: PerfettoBuffers,
 }

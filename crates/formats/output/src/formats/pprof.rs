@@ -82,13 +82,22 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
     let (begin, end) = span(jobs);
     profile.time_nanos = signed(begin);
     profile.duration_nanos = signed(end - begin);
-    for job in jobs {
+    for (at, job) in jobs.iter().enumerate() {
         let process = &job.trace.process;
         // A label distinguishes processes of one machine.
         let label = (jobs.len() > 1).then(|| Label {
             key: tables.text("pid"),
             num: i64::from(process.pid),
+            ..Label::default()
         });
+        let mut labels: Vec<Label> = label.into_iter().collect();
+        for (key, text) in job.plan.labels.get(at).into_iter().flatten() {
+            labels.push(Label {
+                key: tables.text(key),
+                str: tables.text(text),
+                ..Label::default()
+            });
+        }
         let stacks = &job.index.stacks;
         let mut all: Vec<_> = (stacks.all())
             .map(|(stack, work, sum)| (stack, work, sum.stat))
@@ -119,7 +128,7 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
             profile.sample.push(Sample {
                 location_id: locations,
                 value: vec![signed(stat.calls), signed(stat.total)],
-                label: label.into_iter().collect(),
+                label: labels.clone(),
             });
         }
     }

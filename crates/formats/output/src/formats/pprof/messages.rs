@@ -51,6 +51,8 @@ pub(super) struct Sample {
 pub(super) struct Label {
     #[prost(int64, tag = "1")]
     pub(super) key: i64,
+    #[prost(int64, tag = "2")]
+    pub(super) str: i64,
     #[prost(int64, tag = "3")]
     pub(super) num: i64,
 }
