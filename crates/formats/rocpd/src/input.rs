@@ -4,8 +4,8 @@
 //! name of a view or a table that only one file has means that file's. SQLite attaches few files:
 //! of more, one temporary file is made first ([`merge`](crate::merge())).
 
-use crate::unite::{self, Table};
-use crate::{index, merge, sql, unreadable};
+use crate::unite;
+use crate::{index, merge, modern, sql, unreadable};
 use midair_failure::Failure;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::limits::Limit;
@@ -31,11 +31,16 @@ pub struct Part {
     pub(crate) suffix: String,
     /// The file.
     pub(crate) path: PathBuf,
+    /// Whether views stand for some of its tables ([`modern`]).
+    pub(crate) is_modern: bool,
 }
 
 impl Part {
     /// Returns the quoted name of one of its tables.
     pub(crate) fn table(&self, name: &str) -> String {
+        if let Some(view) = self.view(name) {
+            return format!("temp.\"{}\"", view.replace('"', "\"\""));
+        }
         let suffix = self.suffix.replace('"', "\"\"");
         format!("{}.\"rocpd_{name}{suffix}\"", self.database)
     }
@@ -43,9 +48,17 @@ impl Part {
     /// Returns the names of a table's columns, or none if it does not exist.
     pub(crate) fn columns(&self, of: &Connection, name: &str) -> rusqlite::Result<Vec<String>> {
         let mut statement = of.prepare("SELECT name FROM pragma_table_info(?1, ?2)")?;
-        let table = format!("rocpd_{name}{}", self.suffix);
-        let rows = statement.query_map([&table, &self.database], |row| row.get(0))?;
+        let (table, database) = match self.view(name) {
+            Some(view) => (view, "temp"),
+            None => (format!("rocpd_{name}{}", self.suffix), &*self.database),
+        };
+        let rows = statement.query_map([&*table, database], |row| row.get(0))?;
         rows.collect()
+    }
+
+    /// Returns the view that stands for a table.
+    fn view(&self, name: &str) -> Option<String> {
+        modern::view(&self.database, &self.suffix, name).filter(|_| self.is_modern)
     }
 
     /// Returns the file.
@@ -102,12 +115,20 @@ impl Input {
                             .hint("name each session once"),
                     );
                 }
-                let part = Part {
+                let mut part = Part {
                     database: database.clone(),
                     suffix,
                     path: path.clone(),
+                    is_modern: false,
                 };
-                only_tables(&connection, &part, &tables)?;
+                let names = tables.iter().map(|table| table.name.as_str());
+                only_tables(&connection, &part, names.chain([modern::CATEGORIES]))?;
+                let failed = |error: rusqlite::Error| unreadable(path, error);
+                let columns = part.columns(&connection, "kernel_dispatch");
+                if modern::is_modern(&columns.map_err(failed)?) {
+                    modern::adapt(&connection, &part.database, &part.suffix).map_err(failed)?;
+                    part.is_modern = true;
+                }
                 parts.push(part);
             }
         }
@@ -127,7 +148,11 @@ impl Input {
 
 /// Refuses a database in which the name of a table belongs to a view, to a virtual table, or to a table
 /// with computed columns: reading it may have no end.
-fn only_tables(connection: &Connection, part: &Part, tables: &[Table]) -> Result<(), Failure> {
+fn only_tables<'t>(
+    connection: &Connection,
+    part: &Part,
+    tables: impl Iterator<Item = &'t str>,
+) -> Result<(), Failure> {
     let others = format!(
         "SELECT COUNT(*) FROM {}.sqlite_master WHERE name = ?1 COLLATE NOCASE AND type <> 'index' \
          AND (type <> 'table' OR rootpage = 0)",
@@ -138,7 +163,7 @@ fn only_tables(connection: &Connection, part: &Part, tables: &[Table]) -> Result
         part.database
     );
     for table in tables {
-        let name = format!("rocpd_{}{}", table.name, part.suffix);
+        let name = format!("rocpd_{table}{}", part.suffix);
         for question in [&others, &computed] {
             let found = connection.query_row(question, [&name], |row| row.get::<_, i64>(0));
             if found.map_err(|error| unreadable(&part.path, error))? != 0 {

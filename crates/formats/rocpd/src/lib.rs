@@ -17,6 +17,7 @@ pub mod export;
 mod index;
 pub mod input;
 mod merge;
+mod modern;
 mod package;
 mod query;
 mod read;

@@ -5,7 +5,7 @@
 //! its calls (AMD's adds up the averages of its names), and ROCTx ranges have a table.
 
 use crate::export::{Exported, Target, export};
-use crate::unite::unite;
+use crate::unite::{own_views, unite};
 use crate::window::Window;
 use crate::{Input, sql};
 use midair_failure::Failure;
@@ -71,7 +71,11 @@ pub fn summary(
     target: &Target,
     print: &mut dyn FnMut(&str),
 ) -> Result<Vec<Exported>, Failure> {
-    unite(input, window)?;
+    // The views of schema 4 have other columns.
+    match input.parts.iter().any(|part| part.is_modern) {
+        true => own_views(input, window)?,
+        false => unite(input, window)?,
+    }
     let sources = sources(&input.connection, options)
         .map_err(|error| sql("read the views of the database", &error))?;
     let mut tables: Vec<(String, String)> = Vec::new();

@@ -5,6 +5,7 @@
 //! lacks is NULL there, or 0 where later columns of numbers have that default.
 
 use crate::input::{Input, Part};
+use crate::modern::PREFIX;
 use crate::sql;
 use crate::window::Window;
 use midair_failure::{Failure, Kind};
@@ -38,9 +39,10 @@ pub(crate) fn own_views(input: &Input, window: Option<Window>) -> Result<(), Fai
 
 /// Removes the views of an earlier query, which may have had another window.
 fn forget(connection: &Connection) -> rusqlite::Result<()> {
-    let mut statement =
-        connection.prepare("SELECT name FROM sqlite_temp_master WHERE type = 'view'")?;
-    let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let mut statement = connection
+        .prepare("SELECT name FROM sqlite_temp_master WHERE type = 'view' AND name NOT LIKE ?1")?;
+    let others = format!("{PREFIX}%");
+    let names = statement.query_map([others], |row| row.get::<_, String>(0))?;
     let names: rusqlite::Result<Vec<String>> = names.collect();
     for name in names? {
         connection.execute_batch(&format!("DROP VIEW temp.{}", quoted(&name)))?;

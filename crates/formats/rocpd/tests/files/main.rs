@@ -9,5 +9,6 @@ mod common;
 mod convert;
 mod hostile;
 mod merge;
+mod modern;
 mod packages;
 mod queries;
