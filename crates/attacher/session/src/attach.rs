@@ -252,12 +252,14 @@ impl Session {
     }
 }
 
-/// Returns the processor time of this process so far.
+/// Returns the processor time of this process and of its helpers that have ended, so far.
 fn processor_time() -> Duration {
-    getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, |used| {
-        let whole = used.user_time() + used.system_time();
-        Duration::from_micros(u64::try_from(whole.num_microseconds()).unwrap_or(0))
-    })
+    let used = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| {
+        getrusage(who).map_or(0, |used| {
+            (used.user_time() + used.system_time()).num_microseconds()
+        })
+    });
+    Duration::from_micros(used.iter().map(|us| u64::try_from(*us).unwrap_or(0)).sum())
 }
 
 /// The longest search for a thread before the process is inspected afresh.

@@ -122,7 +122,7 @@ pub struct Phases {
     pub enter: Duration,
     /// The worker thread loads the libraries and hooks the process's calls.
     pub set_up: Duration,
-    /// The processor time of all threads of this process during all of it.
+    /// The processor time of this process and its helpers during all of it.
     pub processor: Duration,
 }
 
