@@ -100,6 +100,17 @@ impl Code {
         }
     }
 
+    /// Takes a kernel. One of a graph belongs to the line that captured its node, if that is known.
+    pub(crate) fn add_kernel(&mut self, correlation: u64, node: u64, span: Span) {
+        match self.stacks.of_node(node) {
+            0 => self.add(correlation, span),
+            stack => {
+                let line = self.line(stack);
+                self.count(line, span);
+            }
+        }
+    }
+
     /// Takes a kernel or a copy.
     pub(crate) fn add(&mut self, correlation: u64, span: Span) {
         if !self.stacks.is_on {
@@ -210,7 +221,9 @@ impl Code {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_record::event::{Header, LaunchStack, Stack, decode, encode, kind, note};
+    use midair_record::event::{
+        GraphBuild, Header, LaunchStack, Stack, decode, encode, graph_build, kind, note,
+    };
 
     const SECOND: u64 = 1_000_000_000;
     const T: u64 = 1_000 * SECOND;
@@ -269,6 +282,30 @@ mod tests {
 
     fn row(name: &str, count: u64, share: u64) -> (String, u64, u64) {
         (name.to_owned(), count, share)
+    }
+
+    #[test]
+    fn a_kernel_of_a_graph_belongs_to_the_line_that_captured_its_node() {
+        let mut code = session();
+        let step = |operation, subject, made| GraphBuild {
+            header: header(kind::GRAPH_BUILD, operation),
+            subject,
+            made,
+            stack: 1,
+            ..GraphBuild::default()
+        };
+        for step in [
+            step(graph_build::NODE, 70, 0),
+            step(graph_build::NODE_COPY, 70, 71),
+        ] {
+            tell(&mut code, &encode(&step, &[]));
+        }
+        launch(&mut code, 5, 2);
+        for node in [71, 71, 90, 0] {
+            code.add_kernel(5, node, (T, T + 1_000));
+        }
+        let wanted = [row("/a.py:31 main", 2, 50), row("/a.py:32 main", 2, 50)];
+        assert_eq!(lines(&code, T + SECOND), wanted);
     }
 
     #[test]

@@ -10,7 +10,9 @@ use crate::sums::Sums;
 use crate::trigger::Triggers;
 use crate::wishes::Wishes;
 use midair_output::{DeviceReadings, Names, Observer, Stat, is_wait};
-use midair_record::event::{self, Api, CUDA_NODE, Copy, KernelSymbol, Marker, MemorySet, Record};
+use midair_record::event::{
+    self, Api, CUDA_NODE, Copy, KernelSymbol, Marker, MemorySet, Record, graph_build,
+};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -273,7 +275,8 @@ impl Model {
         time.min(self.pulse.now.saturating_add(4 * SLOT))
     }
 
-    fn add_kernel(&mut self, kernel: &event::Kernel) {
+    /// `node`: the node of a graph that it is of, or 0.
+    fn add_kernel(&mut self, kernel: &event::Kernel, node: u64) {
         let queue_known =
             self.queues.len() < MOST_QUEUES || self.queues.contains_key(&kernel.queue_id);
         let timed = kernel.untimed == 0
@@ -307,7 +310,7 @@ impl Model {
             self.triggers.kernel(id, symbol, (start, end), before);
         }
         ran.add((start, end));
-        self.code.add(kernel.correlation, (start, end));
+        self.code.add_kernel(kernel.correlation, node, (start, end));
         if let Some(lanes) = self.lanes(kernel.node) {
             lanes.is_gpu = true;
             lanes.busy.add(start, end);
@@ -414,7 +417,9 @@ impl Observer for Model {
         }
         match record {
             Record::Api(api, _) => self.add_call(api),
-            Record::Kernel(kernel, _) => self.add_kernel(kernel),
+            Record::Kernel(kernel, cuda) => {
+                self.add_kernel(kernel, cuda.map_or(0, |cuda| cuda.graph_node));
+            }
             Record::Copy(copy, _) => self.add_copy(copy),
             Record::MemorySet(set) => self.add_set(set),
             Record::Marker(marker, message) => self.add_marker(marker, message),
@@ -431,6 +436,11 @@ impl Observer for Model {
             Record::Burst(burst) => self.add_burst(burst),
             Record::KernelSymbol(symbol, name) => self.add_symbol(symbol, name),
             Record::Code(..) | Record::Stack(..) | Record::LaunchStack(_) | Record::Note(_) => {
+                self.code.learn(record);
+            }
+            Record::GraphBuild(step)
+                if [graph_build::NODE, graph_build::NODE_COPY].contains(&step.header.operation) =>
+            {
                 self.code.learn(record);
             }
             Record::Queue(queue) => {

@@ -334,6 +334,14 @@ impl Stacks {
         }
     }
 
+    /// Returns the stack that captured a node of a graph; 0 where it is not known, or for no node (0).
+    pub fn of_node(&self, node: u64) -> u32 {
+        match self.graphs.of_node(node) {
+            Captured::At(stack) => stack,
+            Captured::Unseen => 0,
+        }
+    }
+
     /// Returns what matches kernels with captured launches. It takes what is known of graphs.
     pub(super) fn matching(&mut self) -> Matching {
         Matching::new(std::mem::take(&mut self.graphs))

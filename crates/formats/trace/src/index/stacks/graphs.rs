@@ -69,7 +69,7 @@ impl Graphs {
     }
 
     /// Returns where the node that a kernel names was captured.
-    fn of_node(&self, mut node: u64) -> Captured {
+    pub(super) fn of_node(&self, mut node: u64) -> Captured {
         for _ in 0..MOST_COPIES {
             if let Some(stack) = self.nodes.get(&node) {
                 return Captured::At(*stack);
