@@ -214,6 +214,44 @@ fn a_profile_of_all_processes_has_their_labels() -> Result<()> {
     server.end()
 }
 
+/// The client in Python's package, at a unix socket.
+#[test]
+fn python_asks_at_a_socket() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let target = named(
+        &dir.path().join("served-to-python"),
+        &dir.path().join("log"),
+    )?;
+    let socket = format!("unix:{}", dir.path().join("socket").display());
+    let server = Server::start(&["--listen", &socket, "--only-name", "served-to-python"])?;
+    let output = Command::new(python()?)
+        .arg(workspace().join("tests/python/serve_client.py"))
+        .arg(midair_tests::stage::stage()?.join("lib/python3/site-packages"))
+        .args([&socket, &target.pid().to_string()])
+        .arg(dir.path())
+        .output()?;
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let pid = target.pid();
+    assert_eq!(said["pids"], serde_json::json!([pid]));
+    assert_eq!(said["follow"], serde_json::json!([pid, pid]));
+    assert_eq!(
+        (&said["top"], &said["why"]),
+        (&"midair.top/1".into(), &pid.into())
+    );
+    // The first bytes of what gzip has packed.
+    assert_eq!(said["profile"], "1f8b");
+    assert!(
+        said["record"].as_u64() > Some(1000) && said["metrics"] == true,
+        "{said}"
+    );
+    assert_eq!(
+        (&said["refused"][0], &said["refused"][1]),
+        (&404.into(), &10.into())
+    );
+    server.end()
+}
+
 /// Returns the sum of the samples with this start.
 fn sum(metrics: &str, start: &str) -> f64 {
     let lines = metrics.lines().filter(|line| line.starts_with(start));

@@ -152,6 +152,12 @@ pub const ITEMS: &[Item] = &[
         executable: false,
     },
     Item {
+        source: Source::File("python/midair/serve.py"),
+        to: "lib/python3/site-packages/midair/serve.py",
+        links: &[],
+        executable: false,
+    },
+    Item {
         source: Source::File("python/midair/py.typed"),
         to: "lib/python3/site-packages/midair/py.typed",
         links: &[],
