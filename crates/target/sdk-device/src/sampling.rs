@@ -33,6 +33,9 @@ use writing::Writing;
 /// How long the runtime's calls may take at the end of a session, in ns. After that the session ends
 /// without them.
 const PATIENCE: u64 = 2_000_000_000;
+/// How long the start of a session waits for the devices to sample, in ns. A short session would see
+/// nothing otherwise.
+const START: u64 = 500_000_000;
 /// How often that is looked at.
 const NAP: Duration = Duration::from_millis(1);
 
@@ -103,7 +106,13 @@ impl Domain for Samples {
         self.writing = Writing::default();
         device.harvester.dispatches().begin();
         match Control::start(calls, request, agents.collect()) {
-            Ok(control) => self.control = Some(control),
+            Ok(control) => {
+                let begun = now();
+                while control.stage() == Stage::Starting && now().saturating_sub(begun) < START {
+                    std::thread::sleep(NAP);
+                }
+                self.control = Some(control);
+            }
             Err(error) => {
                 let text = format!("cannot sample program counters: no thread for it: {error}");
                 device.sink.put(kind::NOTE, &note(&text));
