@@ -218,6 +218,33 @@ fn a_profile_of_all_processes_has_their_labels() -> Result<()> {
     server.end()
 }
 
+/// A process that cannot be entered costs its own answer only.
+#[test]
+fn a_stopped_process_delays_no_other() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let names = ["served-not-stopped", "served-not-going"];
+    let started = names.map(|name| named(&dir.path().join(name), &dir.path().join("log")));
+    let [goes, stopped]: [Target; 2] = (started.into_iter())
+        .collect::<Result<Vec<_>>>()?
+        .try_into()
+        .map_err(|_| "two programs")?;
+    stopped.signal(libc::SIGSTOP)?;
+    let server = Server::start(&["--always", "20%", "--only-name", "served-not"])?;
+    let of = |target: &Target| format!("midair_recorded_seconds_total{{pid=\"{}\"", target.pid());
+    until("bursts of one and a refusal of the other", || {
+        let text = String::from_utf8(server.get("/metrics")?.bytes(200)?)?;
+        let refused = sum(&text, "midair_attach_failures_total{exit_code=\"19\"}");
+        assert_eq!(sum(&text, &of(&stopped)), 0.0);
+        Ok(refused > 0.0 && sum(&text, &of(&goes)) > 0.0)
+    })?;
+    let refused = server.get(&format!("/top/{}", stopped.pid()))?;
+    assert_eq!(refused.document(409)?["exit_code"], 19);
+    stopped.signal(libc::SIGCONT)?;
+    let path = format!("/top/{}?seconds=0.3", stopped.pid());
+    server.get(&path)?.document(200)?;
+    server.end()
+}
+
 /// The client in Python's package, at a unix socket.
 #[test]
 fn python_asks_at_a_socket() -> Result<()> {
