@@ -8,6 +8,7 @@ use midair_tests::modellog::ModelLog;
 use midair_tests::table::Csv;
 use midair_tests::target::{PATIENCE, in_turn};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 type Row = BTreeMap<String, String>;
 
@@ -282,7 +283,7 @@ fn graphs_go_on_when_the_attacher_goes() -> Result<()> {
     for _ in 0..5 {
         Session::of(&lab, &target, "20ms", &GROUPS)?.check();
     }
-    killed(&lab, &mut target, &GROUPS)?;
+    killed(&lab, &mut target, &GROUPS, 0..=1)?;
     assert!(had_windows(&unharmed(target)?));
     Ok(())
 }
@@ -291,16 +292,21 @@ fn graphs_go_on_when_the_attacher_goes() -> Result<()> {
 /// what is launched while leases run out.
 const BUSY: &str = "pause 300";
 
-/// Kills attachers; a session that follows counts as if there had been none.
-fn killed(lab: &Lab, target: &mut LabTarget, words: &[&str]) -> Result<()> {
-    for round in 0..2 {
+/// Kills attachers; a session that follows counts as if there had been none. Each round takes a lease's
+/// time: round 0 with a program that launches all that it can meanwhile, round 1 with one that pauses.
+fn killed(
+    lab: &Lab,
+    target: &mut LabTarget,
+    words: &[&str],
+    rounds: RangeInclusive<u32>,
+) -> Result<()> {
+    for round in rounds {
         let out = tempfile::tempdir_in(lab.scratch())?;
         let mut attacher = attach(lab, target, out.path(), words)?.spawn()?;
         attacher.expect_error("attached to process")?;
         attacher.target.signal(libc::SIGKILL)?;
         attacher.target.wait(PATIENCE)?;
-        // An attach is refused until the lease of the killed attacher has run out. In the first
-        // round the program launches all that it can meanwhile.
+        // An attach is refused until the lease of the killed attacher has run out.
         if round > 0 {
             target.send("pause 5000")?;
         }
@@ -370,13 +376,13 @@ fn graphs_one_by_one_go_on_when_the_attacher_goes() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    for model in [GpuModel::Doorbell, GpuModel::Eager(4)] {
+    for (model, round) in [(GpuModel::Doorbell, 0), (GpuModel::Eager(4), 1)] {
         let mut target = begin(graphs(&lab, 4, 20)?.on(model))?;
         target.send(BUSY)?;
         for _ in 0..3 {
             Session::of(&lab, &target, "20ms", &ONE_BY_ONE)?.check();
         }
-        killed(&lab, &mut target, &ONE_BY_ONE)?;
+        killed(&lab, &mut target, &ONE_BY_ONE, round..=round)?;
         assert!(had_windows(&unharmed(target)?));
     }
     Ok(())
