@@ -105,13 +105,14 @@ const STOCHASTIC: [&str; 7] = [
     "8192",
 ];
 
-/// A HIP program whose kernels have grids of 256 (vadd) and 128 (scale).
-fn hip_program(lab: &Lab) -> Result<LabTarget> {
+/// A HIP program whose kernels have grids of 256 (vadd) and 128 (scale), and take this many ns.
+fn hip_program(lab: &Lab, kernel_ns: u32) -> Result<LabTarget> {
     let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
     let command = lab.run(&lab.program("regions")?);
     let command = command.arg(&library).arg(lab.kernels()?);
     let mut target = command
         .env("MODEL_SAMPLING", 1)
+        .env("MODEL_KERNEL_NS", kernel_ns)
         .env("MODEL_SAMPLES", "256:0*1+8*3+16*6,128:4*1+12*1")
         .env("MODEL_INVALID_SAMPLES", 20)
         .spawn()?;
@@ -135,6 +136,9 @@ fn sampled(lab: &Lab, target: &mut LabTarget, words: &[&str], table: &str) -> Re
     work(target, "outside 20")?;
     attacher.send("")?;
     let exit = attacher.target.wait(PATIENCE)?.success()?;
+    let hottest = "hottest instruction: vadd+0x10 has 60 % of ";
+    let shows = exit.stdout.iter().any(|line| line.starts_with(hottest));
+    assert!(shows, "{exit}");
     let all = files(out.path());
     let file = all
         .iter()
@@ -160,13 +164,14 @@ fn written(log: &ModelLog, from: usize) -> (BTreeMap<(u64, u64), u64>, u64, u64)
 }
 
 /// An attach to a program that has launched before has the samples that the model logged, each with its
-/// kernel, the offset in it, and its dispatch; three times, with both methods.
+/// kernel, the offset in it, and its dispatch; three times, with both methods, 100,000 each time.
+/// What the device had no room for is in the log's other count.
 #[test]
 fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let mut target = hip_program(&lab)?;
+    let mut target = hip_program(&lab, 2_500_000)?;
     work(&mut target, "inside 5")?;
     for (words, table) in [
         (HOST_TRAP, "pc_sampling_host_trap.csv"),
@@ -177,7 +182,6 @@ fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
         let csv = sampled(&lab, &mut target, &words, table)?;
         let log = target.model_log()?;
         let (wanted, invalid, lost) = written(&log, before);
-        assert_eq!(lost, 0, "the device had room");
         assert_eq!(invalid > 0, words == STOCHASTIC);
         // Of each kernel by its grid: the descriptor, and when each of its dispatches ran.
         let of: BTreeMap<u64, u64> = log
@@ -208,7 +212,8 @@ fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
         }
         seen.retain(|(name, _), _| name == "vadd" || name == "scale");
         assert_eq!(seen, by_name, "{table}");
-        assert!(seen.values().sum::<u64>() > 500, "{seen:?}");
+        let all = seen.values().sum::<u64>() + lost + invalid;
+        assert!(all > 100_000, "{seen:?} {lost} {invalid}");
     }
     work(&mut target, "inside 5")?;
     target.send("quit")?;
@@ -228,7 +233,7 @@ fn many_cycles_of_samples_leave_nothing() -> Result<()> {
         Ok(text) => text.parse()?,
         Err(_) => 4,
     };
-    let mut target = hip_program(&lab)?;
+    let mut target = hip_program(&lab, 50_000)?;
     let state = |target: &LabTarget| -> Result<(usize, usize)> {
         let proc = format!("/proc/{}", target.target.pid());
         let count = |dir: &str| Ok::<_, std::io::Error>(std::fs::read_dir(dir)?.count());

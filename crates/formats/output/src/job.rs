@@ -1,7 +1,7 @@
 //! A session as the writers see it: the trace, its index, and names in the form that the user
 //! wants.
 
-use crate::code::{Code, Sampled};
+use crate::code::Sampled;
 use crate::counters::Counting;
 use crate::events::Events;
 use crate::graphs::Graphs;
@@ -15,6 +15,7 @@ use midair_trace::index::Index;
 use midair_trace::kernel_name::{Namer, UNSEEN_KERNEL};
 use midair_trace::limits;
 use midair_trace::range_names::Renamed;
+use midair_trace::samples;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -89,7 +90,7 @@ pub(crate) struct Job<'a> {
     /// The ranges after which kernels are named, where the user asked for that.
     pub(crate) renamed: Option<Renamed>,
     /// Where kernels are in memory.
-    pub(crate) code: Code,
+    pub(crate) code: samples::Kernels,
     sampled: OnceLock<Sampled>,
     /// Launches of HIP's graphs, and their kernels.
     pub(crate) graphs: Graphs,
@@ -108,7 +109,7 @@ impl<'a> Job<'a> {
         };
         let counting = Counting::of(trace, |node| agents.get(node).cloned());
         Job {
-            code: Code::of(index),
+            code: samples::Kernels::of(index.symbols.values()),
             sampled: OnceLock::new(),
             graphs: Graphs::read(trace),
             events: Events::read(trace),
@@ -143,7 +144,7 @@ impl<'a> Job<'a> {
 
     /// Returns a sampled instruction as text, and its line in the sources.
     pub(crate) fn instruction(&self, sample: &PcSample) -> (Cow<'_, str>, Cow<'_, str>) {
-        let place = match self.code.kernel(sample) {
+        let place = match self.code.find(sample.code_object_id, sample.pc) {
             Some((id, offset)) => format!("{}+{offset:#x}", self.name_of_kernel(id)),
             None => format!("{:#x}", sample.pc),
         };

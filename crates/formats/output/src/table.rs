@@ -14,6 +14,7 @@ use midair_trace::api::Names;
 use midair_trace::code;
 use midair_trace::index::{Index, Stat};
 use midair_trace::kernel_name::{Namer, UNSEEN_KERNEL};
+use midair_trace::samples::Hottest;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -319,12 +320,45 @@ fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, in_short:
         .sum();
     let dispatches: u64 = indexes.iter().map(|index| index.dispatches).sum();
     let untimed = dispatches.saturating_sub(timed);
+    let mut notes = hottest(indexes, &mut namer, kernel_names);
     if untimed > 0 {
-        section.note = Some(format!(
+        notes.push(format!(
             "{untimed} of {dispatches} dispatches have no times"
         ));
     }
+    section.note = (!notes.is_empty()).then(|| notes.join("\n"));
     section
+}
+
+/// How many kernels have their hottest instruction below the table.
+const HOTTEST: usize = 5;
+
+/// Returns a line for each of the most sampled kernels.
+fn hottest(indexes: &[&Index], namer: &mut Namer, kernel_names: KernelNames) -> Vec<String> {
+    let mut all: Vec<(String, Hottest)> = Vec::new();
+    for index in indexes {
+        for it in index.samples.hottest(index.symbols.values()) {
+            let name = index.symbols.get(&it.kernel);
+            let name = name.map(|symbol| namer.name_or_symbol(&symbol.name));
+            all.push((name.unwrap_or_else(|| UNSEEN_KERNEL.to_owned()), it));
+        }
+    }
+    all.sort_by_key(|(_, it)| Reverse(it.all));
+    all.truncate(HOTTEST);
+    let (names, all): (Vec<String>, Vec<Hottest>) = all.into_iter().unzip();
+    let names = match kernel_names {
+        KernelNames::Mangled => names,
+        _ => shortened(&names),
+    };
+    let line = |(name, it): (String, Hottest)| {
+        let share = 100.0 * it.count as f64 / it.all as f64;
+        let name = fit(&name, usize::MAX, true);
+        format!(
+            "hottest instruction: {name}+{:#x} has {share:.0} % of {} samples",
+            it.offset, it.all
+        )
+    };
+    names.into_iter().zip(all).map(line).collect()
 }
 
 /// Returns the names of kernels from their mangled ones: demangled, and without what does not help
@@ -528,6 +562,7 @@ pub fn duration(nanoseconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use midair_record::event::{Header, KernelSymbol, PcSample, Record};
 
     fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {
         Section::new(title, stats).text(style)
@@ -626,6 +661,42 @@ c                  2     150 us    75.0 us   15.0%  ##
         assert!(text.contains(&long), "{text}");
         let cut = table("KERNEL", stats(&entries), Style::default());
         assert!(!cut.contains(&long) && cut.contains("…"), "{cut}");
+    }
+
+    #[test]
+    fn sampled_kernels_have_their_hottest_instruction_below() {
+        let mut index = Index::default();
+        for (kernel_id, name) in [(1, "_Z4vaddPf.kd"), (2, "_Z5scalePf.kd")] {
+            let symbol = KernelSymbol {
+                kernel_id,
+                code_object_id: 3,
+                kernel_object: 1000 * kernel_id,
+                name_len: name.len() as u32,
+                ..KernelSymbol::default()
+            };
+            index.add(&Record::KernelSymbol(symbol, name.as_bytes()));
+        }
+        for (pc, count) in [(1000, 1), (1016, 3), (2004, 5)] {
+            for _ in 0..count {
+                index.add(&Record::PcSample(PcSample {
+                    pc,
+                    code_object_id: 3,
+                    header: Header {
+                        kind: kind::PC_SAMPLING_HOST_TRAP,
+                        ..Header::default()
+                    },
+                    ..PcSample::default()
+                }));
+            }
+        }
+        let section = kernels(&[&index], "KERNEL", KernelNames::default(), true);
+        assert_eq!(
+            section.note(),
+            Some(
+                "hottest instruction: scale+0x4 has 100 % of 5 samples\n\
+                 hottest instruction: vadd+0x10 has 75 % of 4 samples"
+            )
+        );
     }
 
     #[test]

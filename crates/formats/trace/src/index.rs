@@ -18,6 +18,7 @@ use crate::api::has_message;
 use crate::bursts::Bursts;
 use crate::cuda as names;
 use crate::limits::{self, Budget};
+use crate::samples::Samples;
 use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
 use midair_failure::plain;
@@ -241,6 +242,8 @@ pub struct Index {
     pub bursts: Bursts,
     /// Where in the application's code work was launched (`--stacks`).
     pub stacks: Stacks,
+    /// Samples of program counters.
+    pub samples: Samples,
     /// Kernels in which the program's main loop can be found, where stacks are taken.
     pub launched: Launched,
 }
@@ -270,7 +273,10 @@ impl Index {
             // A window may have several records, of which only the first is counted.
             Record::CounterWindow(window, _) if window.first == 0 => self.count(&window.header),
             Record::CounterWindow(..) => {}
-            Record::PcSample(sample) => self.count(&sample.header),
+            Record::PcSample(sample) => {
+                self.count(&sample.header);
+                self.samples.add(sample);
+            }
             Record::MemorySet(set) => self.add_set(set),
             Record::Synchronization(wait) => self.add_wait(wait),
             Record::UnifiedMemory(moved) => self.add_unified(moved),

@@ -1,6 +1,108 @@
-//! Words for what stochastic samples say, as AMD's files have them (`docs/sources.md#samples`).
+//! Samples of program counters: words for what they say, as AMD's files have them
+//! (`docs/sources.md#samples`), and how many there are of each instruction.
 
+use crate::index::Symbol;
+use foldhash::fast::RandomState;
 use midair_record::event::PcSample;
+use std::collections::{BTreeMap, HashMap};
+
+/// The most instructions that are counted by themselves. A target can invent any number.
+const MOST_PLACES: usize = 1 << 18;
+
+/// The kernels of a session in the order of their addresses.
+#[derive(Debug, Default)]
+pub struct Kernels {
+    /// The address of the first instruction, the code object, and the kernel.
+    entries: Vec<(u64, u64, u64)>,
+}
+
+impl Kernels {
+    /// Makes them of the descriptions of kernels.
+    pub fn of<'s>(symbols: impl Iterator<Item = &'s Symbol>) -> Kernels {
+        let mut entries: Vec<(u64, u64, u64)> = symbols
+            .map(|symbol| {
+                let it = &symbol.record;
+                let entry = it.kernel_object.wrapping_add_signed(it.entry_offset);
+                (entry, it.code_object_id, it.kernel_id)
+            })
+            .collect();
+        entries.sort_unstable();
+        Kernels { entries }
+    }
+
+    /// Returns the id of the kernel that an instruction of a code object is in, and the offset from the
+    /// kernel's first instruction: the kernel that starts last before it. A function that kernels
+    /// call counts as a part of the kernel before it.
+    pub fn find(&self, code_object_id: u64, pc: u64) -> Option<(u64, u64)> {
+        let after = self.entries.partition_point(|(entry, ..)| *entry <= pc);
+        let before = self.entries.get(..after)?;
+        let (entry, _, id) = before
+            .iter()
+            .rev()
+            .find(|(_, object, _)| *object == code_object_id)?;
+        Some((*id, pc - entry))
+    }
+}
+
+/// The samples of a session by instruction.
+#[derive(Debug, Clone, Default)]
+pub struct Samples {
+    /// By code object and address.
+    counts: HashMap<(u64, u64), u64, RandomState>,
+}
+
+/// The instruction of a kernel with the most samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hottest {
+    /// The kernel.
+    pub kernel: u64,
+    /// Its offset from the kernel's first instruction.
+    pub offset: u64,
+    /// Its samples.
+    pub count: u64,
+    /// The samples of the whole kernel.
+    pub all: u64,
+}
+
+impl Samples {
+    /// Adds a sample.
+    pub fn add(&mut self, sample: &PcSample) {
+        let place = (sample.code_object_id, sample.pc);
+        if sample.is_in_files()
+            && (self.counts.len() < MOST_PLACES || self.counts.contains_key(&place))
+        {
+            *self.counts.entry(place).or_default() += 1;
+        }
+    }
+
+    /// Returns the hottest instruction of each kernel, the kernel with the most samples first.
+    pub fn hottest<'s>(&self, symbols: impl Iterator<Item = &'s Symbol>) -> Vec<Hottest> {
+        if self.counts.is_empty() {
+            return Vec::new();
+        }
+        let kernels = Kernels::of(symbols);
+        let mut all: BTreeMap<u64, Hottest> = BTreeMap::new();
+        for ((object, pc), count) in &self.counts {
+            let Some((kernel, offset)) = kernels.find(*object, *pc) else {
+                continue;
+            };
+            let hottest = all.entry(kernel).or_insert(Hottest {
+                kernel,
+                offset,
+                count: 0,
+                all: 0,
+            });
+            hottest.all += count;
+            // Of equal ones the first.
+            if (*count, hottest.offset) > (hottest.count, offset) {
+                (hottest.offset, hottest.count) = (offset, *count);
+            }
+        }
+        let mut all: Vec<Hottest> = all.into_values().collect();
+        all.sort_by_key(|it| (std::cmp::Reverse(it.all), it.kernel));
+        all
+    }
+}
 
 const TYPES: [&str; 14] = [
     "ROCPROFILER_PC_SAMPLING_INSTRUCTION_TYPE_VALU",
@@ -88,6 +190,58 @@ impl HwId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use midair_record::event::KernelSymbol;
+
+    fn symbol(kernel_id: u64, entry: u64, code_object_id: u64) -> Symbol {
+        Symbol {
+            record: KernelSymbol {
+                kernel_id,
+                code_object_id,
+                kernel_object: entry - 64,
+                entry_offset: 64,
+                ..KernelSymbol::default()
+            },
+            name: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_instruction_is_in_the_kernel_before_it() {
+        let symbols = [symbol(9, 200, 1), symbol(7, 100, 1), symbol(8, 150, 2)];
+        let kernels = Kernels::of(symbols.iter());
+        assert_eq!(kernels.find(1, 99), None);
+        assert_eq!(kernels.find(1, 100), Some((7, 0)));
+        // The other code object's kernel is between.
+        assert_eq!(kernels.find(1, 160), Some((7, 60)));
+        assert_eq!(kernels.find(2, 160), Some((8, 10)));
+        assert_eq!(kernels.find(1, 208), Some((9, 8)));
+        assert_eq!(kernels.find(0, 208), None);
+    }
+
+    #[test]
+    fn the_hottest_instruction_of_each_kernel_is_known() {
+        let symbols = [symbol(7, 100, 1), symbol(9, 200, 1)];
+        let mut samples = Samples::default();
+        for (pc, count) in [(100, 2), (108, 3), (116, 3), (200, 9), (50, 20)] {
+            for _ in 0..count {
+                samples.add(&PcSample {
+                    pc,
+                    code_object_id: 1,
+                    ..PcSample::default()
+                });
+            }
+        }
+        let of = |kernel, offset, count, all| Hottest {
+            kernel,
+            offset,
+            count,
+            all,
+        };
+        assert_eq!(
+            samples.hottest(symbols.iter()),
+            [of(9, 0, 9, 9), of(7, 8, 3, 8)]
+        );
+    }
 
     #[test]
     fn a_register_has_its_parts() {

@@ -72,7 +72,10 @@ fn first(row: &mut Row, job: &Job<'_>, sample: &PcSample) {
 
 fn place(row: &mut Row, job: &Job<'_>, sample: &PcSample) {
     row.number(sample.code_object_id).number(sample.offset);
-    let (kernel, offset) = job.code.kernel(sample).unwrap_or((0, 0));
+    let (kernel, offset) = job
+        .code
+        .find(sample.code_object_id, sample.pc)
+        .unwrap_or((0, 0));
     row.number(kernel)
         .name(job.name_of_kernel(kernel))
         .number(offset)
