@@ -342,3 +342,51 @@ fn a_tool_gets_the_samples_in_its_buffer() -> Result<()> {
     }
     Ok(())
 }
+
+/// Where the driver or the device does not offer what is asked for, the session records the rest and says
+/// why there are no samples.
+#[test]
+fn what_is_not_offered_is_said() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let mut odd = STOCHASTIC;
+    odd[6] = "5000";
+    for (has_samples, words, why) in [
+        (0, HOST_TRAP, "the driver or the device does not offer it"),
+        (1, odd, "the interval 5000 is not a power of two"),
+    ] {
+        let command = lab.run(&lab.program("regions")?);
+        let command = command.arg(&library).arg(lab.kernels()?);
+        let log = format!("none-{has_samples}.log");
+        let mut target = command
+            .env("MODEL_SAMPLING", has_samples)
+            .log_name(&log)
+            .spawn()?;
+        target.expect("ready")?;
+        let out = tempfile::tempdir_in(lab.scratch())?;
+        let words = [&["--output-format", "csv"], &words[..]].concat();
+        let mut attacher = attach(&lab, &target, out.path(), &words)?.spawn()?;
+        attacher.expect_error("attached to process")?;
+        work(&mut target, "inside 5")?;
+        attacher.send("")?;
+        let exit = attacher.target.wait(PATIENCE)?.success()?;
+        let said = exit.to_string();
+        let text = format!("cannot sample program counters of the GPU on node 1: {why}");
+        assert!(said.contains(&text), "{said}");
+        let all = files(out.path());
+        let has = |name: &str| {
+            all.iter()
+                .any(|file| file.to_string_lossy().ends_with(name))
+        };
+        assert!(
+            has("kernel_trace.csv") && !has("pc_sampling_host_trap.csv"),
+            "{all:?}"
+        );
+        target.send("quit")?;
+        target.expect("done")?;
+        target.target.wait(PATIENCE)?.success()?;
+    }
+    Ok(())
+}

@@ -71,7 +71,7 @@ fn total(stat: &Stat) -> Value {
 }
 
 fn kernel(kernel: &Kernel) -> Value {
-    json!({
+    let mut members = json!({
         "name": kernel.name,
         "symbol": kernel.symbol,
         "share": kernel.share,
@@ -79,7 +79,15 @@ fn kernel(kernel: &Kernel) -> Value {
         "rate": kernel.rate,
         "all": total(&kernel.total),
         "median_ns": kernel.histogram.quantile(0.5),
-    })
+    });
+    if let Some(hottest) = &kernel.hottest {
+        members["hottest"] = json!({
+            "offset": hottest.offset,
+            "samples": hottest.count,
+            "kernel_samples": hottest.all,
+        });
+    }
+    members
 }
 
 fn line(line: &Line) -> Value {

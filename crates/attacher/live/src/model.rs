@@ -9,7 +9,7 @@ use crate::recent::{Recent, SLOT, WINDOW};
 use crate::sums::Sums;
 use crate::trigger::Triggers;
 use crate::wishes::Wishes;
-use midair_output::{DeviceReadings, Names, Observer, Stat, is_wait};
+use midair_output::{DeviceReadings, Names, Observer, SampledKernels, Samples, Stat, is_wait};
 use midair_record::event::{
     self, Api, CUDA_NODE, Copy, KernelSymbol, Marker, MemorySet, Record, graph_build,
 };
@@ -129,6 +129,8 @@ pub struct Model {
     pub(crate) sums: Sums,
     symbols: HashMap<u64, Vec<u8>, Fast>,
     objects: HashMap<u64, u64, Fast>,
+    /// Where kernels are in memory, and the samples of their instructions.
+    pub(crate) sampled: (SampledKernels, Samples),
     name_bytes: usize,
     messages: Option<VecDeque<(u64, String)>>,
     pub(crate) code: Code,
@@ -172,6 +174,7 @@ impl Model {
             sums: Sums::default(),
             symbols: HashMap::default(),
             objects: HashMap::default(),
+            sampled: (SampledKernels::default(), Samples::default()),
             name_bytes: 0,
             messages: None,
             code: Code::new(),
@@ -405,6 +408,7 @@ impl Model {
         self.name_bytes = bytes;
         self.symbols.insert(symbol.kernel_id, name.to_vec());
         self.objects.insert(symbol.kernel_object, symbol.kernel_id);
+        self.sampled.0.add(symbol);
     }
 }
 
@@ -433,6 +437,7 @@ impl Observer for Model {
                 let values = self.readings.as_mut().map(|it| it.take(part, words));
                 self.add_values(&values.unwrap_or_default());
             }
+            Record::PcSample(sample) => self.sampled.1.add(sample),
             Record::Burst(burst) => self.add_burst(burst),
             Record::KernelSymbol(symbol, name) => self.add_symbol(symbol, name),
             Record::Code(..) | Record::Stack(..) | Record::LaunchStack(_) | Record::Note(_) => {

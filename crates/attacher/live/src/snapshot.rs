@@ -6,7 +6,7 @@ use crate::histogram::Histogram;
 use crate::lane::{self, Lane, Span};
 use crate::model::{Called, FURTHER, Lanes, Model};
 use crate::recent::{SLOT, windows};
-use midair_output::{Shares, Stat, table};
+use midair_output::{Hottest, Shares, Stat, table};
 use std::collections::BTreeMap;
 
 /// The most rows of each table. They are those with the most time now, and of the rest those with
@@ -112,6 +112,8 @@ pub struct Kernel {
     pub total: Stat,
     /// Its times since the attach.
     pub histogram: Histogram,
+    /// Its instruction with the most samples, where program counters are sampled.
+    pub hottest: Option<Hottest>,
 }
 
 /// A function.
@@ -327,7 +329,9 @@ fn kernels(
     let symbols: Vec<&[u8]> = named.iter().map(|(_, symbol)| *symbol).collect();
     let labels = table::kernel_labels(&symbols);
     let labels: BTreeMap<u64, String> = named.iter().map(|(id, _)| *id).zip(labels).collect();
+    let hottest = model.sampled.1.hottest(&model.sampled.0);
     for row in &mut rows {
+        row.hottest = hottest.iter().find(|it| it.kernel == row.id).copied();
         row.name = name_of(row.id, &labels);
         row.symbol = model.symbol(row.id).map_or_else(String::new, |symbol| {
             String::from_utf8_lossy(symbol).into_owned()

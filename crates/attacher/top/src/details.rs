@@ -58,6 +58,13 @@ pub(crate) fn lines(view: &View, row: &Row, columns: usize, rows: usize) -> Vec<
             duration(total.max as f64)
         ),
     ));
+    if let Some(it) = &row.hottest {
+        let place = row.hottest_in_words();
+        lines.push(Line::new(
+            Tone::Plain,
+            format!("hottest instruction{place} of {} samples", it.all),
+        ));
+    }
     lines.push(Line::empty());
     lines.push(Line::new(
         Tone::Head,

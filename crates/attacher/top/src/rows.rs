@@ -2,7 +2,7 @@
 
 use crate::view::{By, Sort, View};
 use midair_live::{Histogram, Snapshot};
-use midair_output::Stat;
+use midair_output::{Hottest, Stat};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -16,6 +16,8 @@ pub(crate) struct Row {
     pub(crate) rate: f64,
     pub(crate) total: Stat,
     pub(crate) histogram: Histogram,
+    /// The instruction with the most samples, in the process with the most of them.
+    pub(crate) hottest: Option<Hottest>,
     /// How many queues have this kernel at their heads.
     pub(crate) in_flight: usize,
 }
@@ -77,6 +79,10 @@ fn rows(snapshots: &[Snapshot], by: By) -> Vec<Row> {
             row.rate += kernel.rate;
             row.total.merge(&kernel.total);
             row.histogram.merge(&kernel.histogram);
+            let all = |it: &Option<Hottest>| it.map_or(0, |it| it.all);
+            if all(&kernel.hottest) > all(&row.hottest) {
+                row.hottest = kernel.hottest;
+            }
         }
         for head in snapshot
             .queues
@@ -89,4 +95,14 @@ fn rows(snapshots: &[Snapshot], by: By) -> Vec<Row> {
         }
     }
     by_name.into_values().collect()
+}
+
+impl Row {
+    /// Returns the hottest instruction and its share of the kernel's samples: `+0x10 60%`.
+    pub(crate) fn hottest_in_words(&self) -> String {
+        self.hottest.map_or_else(String::new, |it| {
+            let share = 100.0 * it.count as f64 / it.all.max(1) as f64;
+            format!(" +{:#x} {share:.0}%", it.offset)
+        })
+    }
 }

@@ -251,14 +251,17 @@ impl View {
         // The marked line has to be on the screen.
         let first = marked.map_or(0, |at| (at + 1).saturating_sub(room.max(1)));
         let names: Vec<&str> = kernels.iter().map(|row| row.name.as_str()).collect();
-        let (room_of_name, unicode) = (width.saturating_sub(2), self.look.unicode);
+        let places: Vec<String> = kernels.iter().map(Row::hottest_in_words).collect();
+        let longest = places.iter().map(String::len).max().unwrap_or(0);
+        let (room_of_name, unicode) = (width.saturating_sub(2 + longest), self.look.unicode);
         let names = match self.by {
             By::Kernel => distinct_labels(&short(&names), room_of_name, unicode),
             By::Code => code::fitted(&names, room_of_name, unicode),
         };
         for (at, (row, name)) in kernels.iter().zip(names).enumerate().skip(first).take(room) {
             let sign = if row.in_flight > 0 { '>' } else { ' ' };
-            let mut text = format!("{sign}{name}");
+            let place = places.get(at).map_or("", String::as_str);
+            let mut text = format!("{sign}{name}{place}");
             let shown = text.chars().count();
             text.extend(std::iter::repeat_n(' ', width.saturating_sub(shown)));
             text.push_str(&format!(

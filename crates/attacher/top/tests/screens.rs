@@ -1,7 +1,7 @@
 //! The screens as text, through ratatui's test backend.
 
 use midair_live::{Call, Copies, Counter, Device, Head, Idle, Kernel, Line, Queue, Snapshot};
-use midair_output::{CodeLine, Stat};
+use midair_output::{CodeLine, Hottest, Stat};
 use midair_top::{Action, By, Key, Look, View};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -132,6 +132,31 @@ fn one_process_at_100_columns() {
         "q quit  s sort (share)  c code  / filter  space pause  Enter details  r record  ? help",
     ];
     assert_eq!(screen, wanted, "\n{}", screen.join("\n"));
+}
+
+#[test]
+fn a_sampled_kernel_has_its_hottest_instruction() {
+    let mut sampled = snapshot(4711);
+    let first = sampled.kernels.first_mut().unwrap();
+    first.hottest = Some(Hottest {
+        kernel: 1,
+        offset: 0x1c0,
+        count: 30,
+        all: 40,
+    });
+    let screen = drawn(&view(false, vec![sampled.clone()]), 100, 14);
+    let line = screen
+        .iter()
+        .find(|line| line.contains("+0x1c0"))
+        .unwrap_or_else(|| panic!("{screen:?}"));
+    assert!(line.contains("gemm_128x128 +0x1c0 75%  "), "{line}");
+    assert!(line.ends_with("600 ms") && line.len() <= 100, "{line}");
+    // A name that is too long is cut, and the instruction is not.
+    let first = sampled.kernels.first_mut().unwrap();
+    first.name = "x".repeat(90);
+    let screen = drawn(&view(false, vec![sampled]), 100, 14);
+    let cut = screen.iter().find(|line| line.contains("xxx +0x1c0 75%"));
+    assert!(cut.is_some_and(|line| line.contains("...")), "{screen:?}");
 }
 
 #[test]

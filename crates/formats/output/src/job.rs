@@ -109,7 +109,7 @@ impl<'a> Job<'a> {
         };
         let counting = Counting::of(trace, |node| agents.get(node).cloned());
         Job {
-            code: samples::Kernels::of(index.symbols.values()),
+            code: samples::Kernels::of(index.symbols.values().map(|it| &it.record)),
             sampled: OnceLock::new(),
             graphs: Graphs::read(trace),
             events: Events::read(trace),

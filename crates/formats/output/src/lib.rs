@@ -70,6 +70,7 @@ pub use midair_trace::record_file::{
     Cursor, NoRoom, Observed, Observer, RecordFile, RecordWriter, Times, WalkError,
 };
 pub use midair_trace::rolling::{Keep, Window};
+pub use midair_trace::samples::{Hottest, Kernels as SampledKernels, Samples};
 pub use model::{Attach, KnownCounts, Plan, Trace};
 pub use options::{
     AgentIndex, Console, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit,

@@ -14,7 +14,7 @@ use midair_trace::api::Names;
 use midair_trace::code;
 use midair_trace::index::{Index, Stat};
 use midair_trace::kernel_name::{Namer, UNSEEN_KERNEL};
-use midair_trace::samples::Hottest;
+use midair_trace::samples::{Hottest, Kernels};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -337,7 +337,11 @@ const HOTTEST: usize = 5;
 fn hottest(indexes: &[&Index], namer: &mut Namer, kernel_names: KernelNames) -> Vec<String> {
     let mut all: Vec<(String, Hottest)> = Vec::new();
     for index in indexes {
-        for it in index.samples.hottest(index.symbols.values()) {
+        if index.samples.is_empty() {
+            continue;
+        }
+        let sampled = Kernels::of(index.symbols.values().map(|it| &it.record));
+        for it in index.samples.hottest(&sampled) {
             let name = index.symbols.get(&it.kernel);
             let name = name.map(|symbol| namer.name_or_symbol(&symbol.name));
             all.push((name.unwrap_or_else(|| UNSEEN_KERNEL.to_owned()), it));

@@ -1,45 +1,43 @@
 //! Samples of program counters: words for what they say, as AMD's files have them
 //! (`docs/sources.md#samples`), and how many there are of each instruction.
 
-use crate::index::Symbol;
 use foldhash::fast::RandomState;
-use midair_record::event::PcSample;
+use midair_record::event::{KernelSymbol, PcSample};
 use std::collections::{BTreeMap, HashMap};
 
 /// The most instructions that are counted by themselves. A target can invent any number.
 const MOST_PLACES: usize = 1 << 18;
 
 /// The kernels of a session in the order of their addresses.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Kernels {
-    /// The address of the first instruction, the code object, and the kernel.
-    entries: Vec<(u64, u64, u64)>,
+    /// By the address of the first instruction and the code object.
+    entries: BTreeMap<(u64, u64), u64>,
 }
 
 impl Kernels {
     /// Makes them of the descriptions of kernels.
-    pub fn of<'s>(symbols: impl Iterator<Item = &'s Symbol>) -> Kernels {
-        let mut entries: Vec<(u64, u64, u64)> = symbols
-            .map(|symbol| {
-                let it = &symbol.record;
-                let entry = it.kernel_object.wrapping_add_signed(it.entry_offset);
-                (entry, it.code_object_id, it.kernel_id)
-            })
-            .collect();
-        entries.sort_unstable();
-        Kernels { entries }
+    pub fn of<'s>(symbols: impl Iterator<Item = &'s KernelSymbol>) -> Kernels {
+        let mut kernels = Kernels::default();
+        symbols.for_each(|symbol| kernels.add(symbol));
+        kernels
+    }
+
+    /// Adds a kernel.
+    pub fn add(&mut self, symbol: &KernelSymbol) {
+        let entry = symbol
+            .kernel_object
+            .wrapping_add_signed(symbol.entry_offset);
+        let place = (entry, symbol.code_object_id);
+        self.entries.insert(place, symbol.kernel_id);
     }
 
     /// Returns the id of the kernel that an instruction of a code object is in, and the offset from the
     /// kernel's first instruction: the kernel that starts last before it. A function that kernels
     /// call counts as a part of the kernel before it.
     pub fn find(&self, code_object_id: u64, pc: u64) -> Option<(u64, u64)> {
-        let after = self.entries.partition_point(|(entry, ..)| *entry <= pc);
-        let before = self.entries.get(..after)?;
-        let (entry, _, id) = before
-            .iter()
-            .rev()
-            .find(|(_, object, _)| *object == code_object_id)?;
+        let before = self.entries.range(..=(pc, u64::MAX)).rev();
+        let ((entry, _), id) = { before }.find(|((_, object), _)| *object == code_object_id)?;
         Some((*id, pc - entry))
     }
 }
@@ -65,6 +63,11 @@ pub struct Hottest {
 }
 
 impl Samples {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
     /// Adds a sample.
     pub fn add(&mut self, sample: &PcSample) {
         let place = (sample.code_object_id, sample.pc);
@@ -76,11 +79,7 @@ impl Samples {
     }
 
     /// Returns the hottest instruction of each kernel, the kernel with the most samples first.
-    pub fn hottest<'s>(&self, symbols: impl Iterator<Item = &'s Symbol>) -> Vec<Hottest> {
-        if self.counts.is_empty() {
-            return Vec::new();
-        }
-        let kernels = Kernels::of(symbols);
+    pub fn hottest(&self, kernels: &Kernels) -> Vec<Hottest> {
         let mut all: BTreeMap<u64, Hottest> = BTreeMap::new();
         for ((object, pc), count) in &self.counts {
             let Some((kernel, offset)) = kernels.find(*object, *pc) else {
@@ -190,18 +189,14 @@ impl HwId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_record::event::KernelSymbol;
 
-    fn symbol(kernel_id: u64, entry: u64, code_object_id: u64) -> Symbol {
-        Symbol {
-            record: KernelSymbol {
-                kernel_id,
-                code_object_id,
-                kernel_object: entry - 64,
-                entry_offset: 64,
-                ..KernelSymbol::default()
-            },
-            name: Vec::new(),
+    fn symbol(kernel_id: u64, entry: u64, code_object_id: u64) -> KernelSymbol {
+        KernelSymbol {
+            kernel_id,
+            code_object_id,
+            kernel_object: entry - 64,
+            entry_offset: 64,
+            ..KernelSymbol::default()
         }
     }
 
@@ -238,7 +233,7 @@ mod tests {
             all,
         };
         assert_eq!(
-            samples.hottest(symbols.iter()),
+            samples.hottest(&Kernels::of(symbols.iter())),
             [of(9, 0, 9, 9), of(7, 8, 3, 8)]
         );
     }

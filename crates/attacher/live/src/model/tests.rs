@@ -380,3 +380,34 @@ fn bursts_add_up_to_their_time_and_no_more() {
     assert_eq!(both.classes["other"].calls, 4);
     near(both.overhead, totals.overhead);
 }
+
+#[test]
+fn a_sampled_kernel_has_its_hottest_instruction() {
+    let mut model = model();
+    let symbol = event::KernelSymbol {
+        header: header(kind::KERNEL_SYMBOL, 0),
+        kernel_id: 7,
+        code_object_id: 3,
+        kernel_object: 0x1000,
+        entry_offset: 0x100,
+        name_len: 4,
+        ..event::KernelSymbol::default()
+    };
+    tell(&mut model, &encode(&symbol, b"k.kd"));
+    tell(&mut model, &kernel(T, T + 1, T + 1000));
+    for pc in [0x1100, 0x1108, 0x1108] {
+        let sample = event::PcSample {
+            header: header(kind::PC_SAMPLING_HOST_TRAP, 0),
+            pc,
+            code_object_id: 3,
+            ..event::PcSample::default()
+        };
+        tell(&mut model, &encode(&sample, &[]));
+    }
+    pulse(&mut model, T + SECOND, Vec::new());
+    let snapshot = Snapshot::of(1, "x", &model);
+    let hottest = snapshot.kernels[0].hottest.unwrap();
+    assert_eq!((hottest.offset, hottest.count, hottest.all), (8, 2, 3));
+    let document = snapshot.to_json();
+    assert_eq!(document["kernels"][0]["hottest"]["offset"], 8);
+}
