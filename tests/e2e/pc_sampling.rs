@@ -371,11 +371,13 @@ fn what_is_not_offered_is_said() -> Result<()> {
         attacher.expect_error("attached to process")?;
         work(&mut target, "inside 5")?;
         attacher.send("")?;
-        let exit = attacher.target.wait(PATIENCE)?.success()?;
-        let said = exit.to_string();
+        attacher.target.wait(PATIENCE)?.success()?;
+        let all = files(out.path());
+        let end = |file: &&std::path::PathBuf, name: &str| file.to_string_lossy().ends_with(name);
+        let notes = all.iter().find(|file| end(file, "notes.txt"));
+        let said = std::fs::read_to_string(notes.ok_or_else(|| format!("no notes: {all:?}"))?)?;
         let text = format!("cannot sample program counters of the GPU on node 1: {why}");
         assert!(said.contains(&text), "{said}");
-        let all = files(out.path());
         let has = |name: &str| {
             all.iter()
                 .any(|file| file.to_string_lossy().ends_with(name))
