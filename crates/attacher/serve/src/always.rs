@@ -10,7 +10,7 @@
 
 use crate::options::Options;
 use crate::processes::Recorded;
-use crate::work::{failure, same};
+use crate::work::{failure, still};
 use midair::{Attach, Live, Session};
 use midair_live::{Totals, Watched};
 use midair_session::{Found, Labels, Newcomers};
@@ -285,9 +285,9 @@ impl Always {
             Some(program) => attach.program(program),
             None => attach,
         };
-        let started = attach.start().map_err(|error| failure(&error));
-        let started = started.and_then(|session| {
-            same(&self.options, found)?;
+        let started = still(&self.options, found).and_then(|()| {
+            let session = attach.start().map_err(|error| failure(&error))?;
+            still(&self.options, found)?;
             Ok(session)
         });
         let mut state = self.state();

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// The most bytes of a path and its query.
 const MOST: usize = 512;
+/// The longest look at what a process waits for.
+const LONGEST_WHY: Duration = Duration::from_secs(10);
 /// How long is recorded or looked at where the request does not say.
 const RECORDED: Duration = Duration::from_secs(5);
 const LOOKED: Duration = Duration::from_secs(1);
@@ -192,7 +194,9 @@ impl Ask {
             }
             "why" => {
                 let query = Query::read(query, &["seconds"])?;
-                let time = query.time("seconds", LOOKED, options.longest)?;
+                // A look does not end when its client goes.
+                let most = options.longest.min(LONGEST_WHY);
+                let time = query.time("seconds", LOOKED, most)?;
                 Ok(Ask::Why { pid, time })
             }
             "record" => {

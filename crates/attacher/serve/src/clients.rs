@@ -9,7 +9,7 @@
 //! machine's is refused (DNS rebinding), and so is one that another site's page makes.
 
 use crate::options::usage;
-use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
 use midair_failure::Failure;
 use nix::unistd::Uid;
 use std::io::Read;
@@ -121,25 +121,35 @@ impl Clients {
             }
         }
         match one(&FETCH_SITE)? {
+            // A browser says nothing about a page's picture if the address is not one that it trusts.
+            None if self.token.is_none() && one(&USER_AGENT)?.is_some_and(is_browser) => {
+                Err(Refused::Site)
+            }
             None | Some("same-origin" | "none") => Ok(()),
             Some(_) => Err(Refused::Site),
         }
     }
 
     /// Whether a host, with or without a port, is an address, localhost, or a name of `--host`. An
-    /// address cannot be rebound.
+    /// address cannot be rebound. Without a token it is a loopback address: 0.0.0.0 leads there, too, and
+    /// a browser takes it for another site's.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => host,
         };
         let bare = name.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-        if bare.unwrap_or(name).parse::<IpAddr>().is_ok() {
-            return true;
+        if let Ok(address) = bare.unwrap_or(name).parse::<IpAddr>() {
+            return self.token.is_some() || address.is_loopback();
         }
         let name = name.to_ascii_lowercase();
         name == "localhost" || self.hosts.contains(&name)
     }
+}
+
+/// Whether a `User-Agent` is a browser's.
+fn is_browser(agent: &str) -> bool {
+    agent.starts_with("Mozilla/")
 }
 
 /// Whether the request has the token. The time does not depend on where they differ.
@@ -332,6 +342,12 @@ mod tests {
             let own = format!("http://{host}");
             assert_eq!(check(&[("host", host), ("origin", &own)]), Ok(()));
         }
+        let typed = [
+            ("host", "localhost"),
+            ("user-agent", "Mozilla/5.0 (X11)"),
+            ("sec-fetch-site", "none"),
+        ];
+        assert_eq!(check(&typed), Ok(()));
         for all in [
             &[][..],
             &[("host", "evil.example")],
@@ -344,6 +360,10 @@ mod tests {
             &[("host", "localhost"), ("origin", "https://localhost")],
             &[("host", "localhost"), ("sec-fetch-site", "cross-site")],
             &[("host", "localhost"), ("sec-fetch-site", "same-site")],
+            // A page reaches these by http, where a browser sends neither of the two.
+            &[("host", "0.0.0.0:9468")],
+            &[("host", "10.1.2.3:9468")],
+            &[("host", "gpu7"), ("user-agent", "Mozilla/5.0 (X11)")],
         ] {
             assert_eq!(check(all), Err(Refused::Site), "{all:?}");
         }

@@ -1,5 +1,6 @@
 //! Sockets, and the limits of connections.
 
+use crate::answer::refused;
 use crate::clients::{Peer, at_the_other_end};
 use crate::options::{Address, Options};
 use crate::route::{Server, route};
@@ -9,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, header};
+use hyper::{Request, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use midair_failure::{Failure, Kind};
 use std::convert::Infallible;
@@ -85,11 +86,11 @@ pub(crate) async fn serve(options: Arc<Options>) -> Result<(), Failure> {
         listeners.push(listen(address, &options).await?);
     }
     let server = Arc::new(Server::new(Arc::clone(&options)));
-    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut serving = JoinSet::new();
     for listener in listeners {
-        let (server, connections) = (Arc::clone(&server), Arc::clone(&connections));
-        serving.spawn(accept(listener, server, connections));
+        // Strangers on a network do not take the places of a unix socket.
+        let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        serving.spawn(accept(listener, Arc::clone(&server), connections));
     }
     std::future::poll_fn(|context| {
         let came = signals
@@ -151,6 +152,15 @@ fn unix(path: &Path, has_others: bool) -> io::Result<UnixListener> {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         std::fs::remove_file(path)?;
+    }
+    // The socket's rights are set by its path, which only we may change then.
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let about = std::fs::metadata(directory.unwrap_or(Path::new(".")))?;
+    let is_safe = [0, nix::unistd::Uid::effective().as_raw()].contains(&about.uid())
+        && (about.mode() & 0o022 == 0 || about.mode() & 0o1000 != 0);
+    if !is_safe {
+        let why = "others may replace files in its directory";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     let listener = UnixListener::bind(path)?;
     // Who connects is known by the kernel, so others may where some others are served.
@@ -216,11 +226,15 @@ async fn answer(
     let service = service_fn(move |request: Request<Incoming>| {
         let server = Arc::clone(&server);
         async move {
-            let mut answer = route(&server, peer, &request).await;
-            // The rest of a request is not read.
-            if request.headers().contains_key(header::CONTENT_LENGTH)
-                || request.headers().contains_key(header::TRANSFER_ENCODING)
-            {
+            // While a body is to be read, nothing notices that its client has gone.
+            let has_body = request.headers().contains_key(header::TRANSFER_ENCODING)
+                || (request.headers().get(header::CONTENT_LENGTH)).is_some_and(|it| it != "0");
+            let mut answer = match has_body {
+                true => refused(StatusCode::BAD_REQUEST, "a request has no body here"),
+                false => route(&server, peer, &request).await,
+            };
+            // A client that is refused does not keep the place of another.
+            if answer.status().is_client_error() {
                 let close = header::HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);
             }
@@ -291,6 +305,21 @@ mod tests {
         let (said, took) = answered(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(said.starts_with("HTTP/1.1 200"), "{said}");
         assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+
+    /// While a body is awaited, it would not be noticed that its client has gone.
+    #[test]
+    fn a_request_with_a_body_is_refused() {
+        for body in [
+            "Content-Length: 1\r\n\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n",
+        ] {
+            let words = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{body}");
+            let (said, took) = answered(Box::leak(words.into_boxed_str()).as_bytes());
+            assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+            assert!(said.contains("connection: close"), "{said}");
+            assert!(took < Duration::from_secs(5), "{took:?}");
+        }
     }
 
     #[test]

@@ -259,6 +259,14 @@ fn named(options: &Options, pid: u32) -> Result<Found, Failure> {
     found.ok_or_else(|| no_process(pid.get()))
 }
 
+/// Fails where the number has no process by now, another one, or one that may not be named any more.
+pub(crate) fn still(options: &Options, found: &Found) -> Result<(), Failure> {
+    let now = asked(found.pid)?;
+    let is_same = |now: &Found| now.start_ticks == found.start_ticks;
+    let allowed = now.filter(|now| is_same(now) && options.policy.allows(now));
+    allowed.map_or_else(|| Err(no_process(found.pid.get())), |_| Ok(()))
+}
+
 /// Fails where the number has another process by now, or one that may not be named any more.
 pub(crate) fn same(options: &Options, found: &Found) -> Result<(), Failure> {
     let now = asked(found.pid)?;
@@ -363,6 +371,8 @@ fn recording(
         _ => Vec::new(),
     };
     let _paused = tools.pause(pid);
+    // That may have taken seconds.
+    still(options, &found)?;
     let mut attach = tools.attach(pid);
     if asked.stacks != "off" {
         attach = attach.option("stacks", [asked.stacks]);
@@ -376,6 +386,8 @@ fn recording(
     }
     let session = attach.duration(asked.time).start();
     let session = session.map_err(|error| failure(&error))?;
+    // An attach waits for a process that is starting. Dropping the session detaches.
+    still(options, &found)?;
     let deadline = Instant::now() + asked.time;
     while session.is_running() && !gone.load(Ordering::Relaxed) {
         // The session ends by itself at that time.

@@ -159,7 +159,7 @@ pub(crate) fn pids() -> Vec<Pid> {
         .collect()
 }
 
-/// Returns one process, or `None` when it does not exist, is a kernel thread, or has ended.
+/// Returns one process, or `None` when it does not exist, is a kernel thread or a thread, or has ended.
 pub fn process(pid: Pid) -> Option<Found> {
     let stat = task::stat(pid).ok()?;
     // The main thread may have ended while other threads run on. The mappings are then read through
@@ -168,7 +168,12 @@ pub fn process(pid: Pid) -> Option<Found> {
     if stat.is_kernel_thread() {
         return None;
     }
-    let uid = task::status(live).ok()?.uid[0];
+    let status = task::status(live).ok()?;
+    // A thread has a directory in /proc as well.
+    if status.tgid.is_some_and(|of| of != pid) {
+        return None;
+    }
+    let uid = status.uid[0];
     let maps = kernel_text(format!("{live}/maps"));
     Some(Found {
         pid,
