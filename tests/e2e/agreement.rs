@@ -50,7 +50,16 @@ fn the_files_of_a_session_have_the_same_records() -> Result<()> {
     let counters = ["kernel_dispatch", "counter_values"];
     for (words, there) in [
         (&["--sys-trace", "--group-by-queue"][..], &calls[..]),
-        (&["--kernel-trace", "--pmc", "SQ_WAVES"], &counters),
+        (
+            &[
+                "--kernel-trace",
+                "--pmc",
+                "SQ_WAVES",
+                "--max-overhead",
+                "100",
+            ],
+            &counters,
+        ),
     ] {
         let attacher = Attacher::start(target.pid(), &[words, &FORMATS].concat())?;
         work(&mut target)?;

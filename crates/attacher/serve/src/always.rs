@@ -191,6 +191,8 @@ impl Always {
             if state.members.len() < MOST {
                 let before = state.members.insert(member.found.pid.get(), member);
                 gone.extend(before);
+            } else {
+                newcomers.again(&member.found);
             }
         }
         drop(state);

@@ -58,7 +58,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
     })?;
     let options = Options::parse(words)?;
     raise_limit();
-    let threads = options.sessions + work::LISTS;
+    let threads = options.sessions + work::LISTS + listen::MOST_LOOKS;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVING)
         .max_blocking_threads(threads)

@@ -22,8 +22,11 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 
+/// How many connections are looked up at the same time, each in a thread.
+pub(crate) const MOST_LOOKS: usize = 2;
+static LOOKS: Semaphore = Semaphore::const_new(MOST_LOOKS);
 /// The most connections at the same time. More wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 128;
 /// What a client may take its time for.
@@ -191,7 +194,10 @@ async fn connected(accepted: Accepted, server: Arc<Server>, _permit: OwnedSemaph
             let ends = (stream.local_addr(), stream.peer_addr());
             let peer = match ends {
                 (Ok(ours), Ok(client)) if !server.options.clients.has_token() => {
-                    at_the_other_end(ours, client)
+                    // Where there are many connections, that list is long.
+                    let _look = LOOKS.acquire().await;
+                    let asked = spawn_blocking(move || at_the_other_end(ours, client));
+                    asked.await.unwrap_or(Peer::Unknown)
                 }
                 _ => Peer::Unknown,
             };

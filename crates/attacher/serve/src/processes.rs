@@ -154,8 +154,10 @@ pub(crate) fn write(page: &mut Page, (shown, failures): &Recorded) {
         let code = code.to_string();
         page.counted(name, &[("exit_code", &code)], *count as f64);
     }
+    // Of processes that come and go unrecorded there are no series.
     let recorded: Vec<(String, &Totals)> = shown
         .iter()
+        .filter(|it| it.totals.bursts > 0)
         .map(|it| (it.pid.to_string(), &it.totals))
         .collect();
     for family in &COUNTERS {
@@ -210,6 +212,7 @@ mod tests {
     /// Returns the page with one process.
     fn written(text: Text) -> String {
         let mut totals = Totals {
+            bursts: 1,
             recorded: 2_000_000_000,
             gpus: vec![(3, [5, 0, 0, 0, 1_999_999_995])],
             copies: vec![("host to device".to_owned(), 7, Default::default())],

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
@@ -129,7 +130,7 @@ impl Work {
         let seen = in_thread(&self.sessions, move |_| {
             let found = named(&options, pid)?;
             let seen = why(found.pid, midair_why::Options { time })?;
-            same(&options, &found)?;
+            still(&options, &found)?;
             Ok(seen.to_json())
         });
         match seen.await {
@@ -283,8 +284,11 @@ pub(crate) fn failure(error: &midair::Error) -> Failure {
 }
 
 impl Tools {
-    fn attach(&self, pid: u32) -> Attach {
-        let mib = self.options.most_mib.to_string();
+    /// Prepares an attach to one of so many processes, which share the bytes of a request.
+    fn attach(&self, pid: u32, processes: u64) -> Attach {
+        let mib = (self.options.most_mib / processes.max(1))
+            .max(1)
+            .to_string();
         let attach = Attach::new(pid).option("max-size", [mib.as_str()]);
         match &self.program {
             Some(program) => attach.program(program),
@@ -301,7 +305,7 @@ impl Tools {
 /// Records into a file without a name, and returns it with its length.
 fn recorded(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<(File, u64), Failure> {
     let all = match asked.pid {
-        Some(pid) => vec![recording(tools, pid, asked, gone)?],
+        Some(pid) => vec![recording(tools, pid, 1, asked, gone)?],
         None => recordings(tools, asked, gone)?,
     };
     if gone.load(Ordering::Relaxed) {
@@ -338,7 +342,8 @@ fn recordings(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<Vec<Lab
         let what = format!("{} processes are more than {MOST_AT_ONCE}", found.len());
         return Err(Failure::new(Kind::Usage, what).hint("name one: pid=NUMBER"));
     }
-    let record = |found: &Found| recording(tools, found.pid.get(), asked, gone);
+    let processes = found.len() as u64;
+    let record = |found: &Found| recording(tools, found.pid.get(), processes, asked, gone);
     let ended = std::thread::scope(|scope| {
         let threads = found.iter().map(|found| scope.spawn(|| record(found)));
         let threads: Vec<_> = threads.collect();
@@ -357,10 +362,11 @@ fn recordings(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<Vec<Lab
     }
 }
 
-/// Records a process.
+/// Records one of so many processes.
 fn recording(
     tools: &Tools,
     pid: u32,
+    processes: u64,
     asked: Record,
     gone: &AtomicBool,
 ) -> Result<Labelled, Failure> {
@@ -373,7 +379,7 @@ fn recording(
     let _paused = tools.pause(pid);
     // That may have taken seconds.
     still(options, &found)?;
-    let mut attach = tools.attach(pid);
+    let mut attach = tools.attach(pid, processes);
     if asked.stacks != "off" {
         attach = attach.option("stacks", [asked.stacks]);
     }
@@ -444,8 +450,9 @@ impl Watch {
     fn start(tools: &Tools, pid: u32) -> Result<Watch, Failure> {
         let found = named(&tools.options, pid)?;
         let paused = tools.pause(pid);
+        still(&tools.options, &found)?;
         let watched = Watched::default();
-        let attach = tools.attach(pid).live(Live {
+        let attach = tools.attach(pid, 1).live(Live {
             watched: watched.clone(),
             every: COLLECT,
             spool_bytes: SPOOL,
@@ -457,7 +464,7 @@ impl Watch {
             found,
             _paused: paused,
         };
-        same(&tools.options, &watch.found)?;
+        still(&tools.options, &watch.found)?;
         Ok(watch)
     }
 
@@ -497,7 +504,8 @@ impl Watch {
                 break;
             };
             let event = Bytes::from(format!("data: {document}\n\n"));
-            if parts.blocking_send(Ok(event)).is_err() {
+            // A client that reads slowly misses some, and keeps the process attached no longer.
+            if let Err(TrySendError::Closed(_)) = parts.try_send(Ok(event)) {
                 break;
             }
         }

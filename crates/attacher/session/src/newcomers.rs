@@ -67,6 +67,14 @@ impl Newcomers {
         found
     }
 
+    /// Has a process that was found be found again later.
+    pub fn again(&mut self, found: &Found) {
+        if let Some(known) = self.known.get_mut(&found.pid) {
+            known.next = Some(Instant::now() + known.pause);
+            known.pause = (2 * known.pause).min(LONGEST);
+        }
+    }
+
     /// Whether a process that was found is still there.
     pub fn has(&self, found: &Found) -> bool {
         let known = self.known.get(&found.pid);

@@ -80,6 +80,9 @@ pub(crate) fn probe(directory: &Path, prefix: &str) -> Result<(), WriteError> {
 /// The files of one trace.
 #[derive(Debug)]
 pub struct FileSet {
+    /// Keeps other sessions from taking the same name. It is a file among the temporary ones, whose
+    /// directory is removed when it is empty: so it goes first.
+    claim: Option<Claim>,
     /// Where the files go.
     directory: Arc<Directory>,
     /// The first part of their names with the separator, or empty when none was asked for.
@@ -89,8 +92,6 @@ pub struct FileSet {
     temporaries: Arc<Temporaries>,
     /// Whether the files may take the place of others.
     replaces: bool,
-    /// Keeps other sessions from taking the same name.
-    claim: Option<Claim>,
     /// Files that are written and do not have their names yet.
     ready: Vec<Pending>,
     /// Directories that are written, and do not have their names yet.

@@ -112,7 +112,8 @@ static SPOOL: Spool = Spool(UnsafeCell::new(None));
 static SWITCH: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 /// Stacks for which there was no place.
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// Whether there was no room to store where a node of a graph comes from.
+/// Whether it is not known of some nodes of graphs where they come from: CUPTI does not say, or there was no
+/// room for a record.
 static NODES_LOST: AtomicBool = AtomicBool::new(false);
 
 /// A subscription to the calls that launch work. [`Launches::silence`] and [`Launches::end`] end it.
@@ -168,7 +169,15 @@ impl Launches {
         for (domain, call) in calls() {
             // An older CUPTI may not know a call.
             // SAFETY: a subscriber that CUPTI gave, which has not ended.
-            any |= unsafe { cupti.enable_callback(self.subscriber, domain, call, true) }.is_ok();
+            let done = unsafe { cupti.enable_callback(self.subscriber, domain, call, true) };
+            match domain {
+                RESOURCES if done.is_err() => NODES_LOST.store(true, Relaxed),
+                RESOURCES => {}
+                _ => any |= done.is_ok(),
+            }
+        }
+        if cupti.functions().graph_node_id.is_none() {
+            NODES_LOST.store(true, Relaxed);
         }
         if any {
             sink.put(&self.started.on, &[]);
@@ -389,6 +398,7 @@ unsafe fn node(node_id: NodeId, callback: u32, about: &GraphData) {
         _ => return,
     };
     let (Some(subject), Some(made)) = (id(subject), made.map_or(Some(0), id)) else {
+        NODES_LOST.store(true, Relaxed);
         return;
     };
     let is_kept = with_writer(|store| {
