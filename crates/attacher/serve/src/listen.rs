@@ -140,7 +140,7 @@ async fn listen(address: &Address, options: &Options) -> Result<Listener, Failur
     }
 }
 
-/// Listens at a path. A socket of ours that an earlier server left there is replaced; nothing else is.
+/// Listens at a path. A socket that an earlier server of this user left there is replaced; any other file is an error.
 #[expect(
     clippy::disallowed_methods,
     reason = "a path that the user names, with the user's rights"

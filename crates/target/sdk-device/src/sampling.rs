@@ -1,6 +1,6 @@
 //! Samples of program counters of waves, which AMD's runtime has the devices take.
 //!
-//! A thread of ours ([`control`]) calls the runtime's functions, since a call may not return: the worker
+//! midair's own thread ([`control`]) calls the runtime's functions, since a call may not return: the worker
 //! thread waits for none of them longer than until a deadline. The runtime passes samples to
 //! [`inbox::ready`], on a thread of its own or on ours. The worker thread takes them from there, finds the
 //! code object and the dispatch of each, and writes records.

@@ -61,7 +61,7 @@ pub fn beside(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns the installation's `bin/midair`, if the library that contains this code lies in the directory of tools. Called
-/// by the name of another program of ours, it is that program.
+/// by the name of another of midair's programs, it is that program.
 pub fn whole() -> Option<PathBuf> {
     let tools = directory()?;
     let libraries = tools.parent().filter(|_| tools.ends_with(TOOLS))?;

@@ -1,4 +1,4 @@
-//! Puts a function of ours in front of the driver that ROCr emulates in its model mode, in the memory
+//! Puts the plugin's function in front of the driver that ROCr emulates in its model mode, in the memory
 //! of this process only.
 //!
 //! ROCr asks the model for devices and queues, but answers requests to the driver itself, and ends the

@@ -634,7 +634,7 @@ mod tests {
                 Some(columns) => {
                     let theirs: Vec<&str> = columns.split(',').collect();
                     let ours = ours.unwrap_or_default();
-                    // Samples have columns of ours behind AMD's.
+                    // Samples have midair's own columns behind AMD's.
                     let most = match fields[0].starts_with("pc_sampling_") {
                         true => theirs.len().min(ours.len()),
                         false => ours.len(),
