@@ -154,7 +154,7 @@ fn table(
         };
         [
             pid,
-            user(found.uid),
+            user(found.uids[0]),
             runtimes(listed),
             listed.threads.to_string(),
             age(listed.started, now),
@@ -225,7 +225,7 @@ mod tests {
                 pid: Pid::new(number).unwrap(),
                 parent: Pid::new(1),
                 start_ticks: 5,
-                uid: 1000,
+                uids: [1000; 3],
                 name: "train".into(),
                 command: command.into(),
                 runtimes: vec![Runtime {

@@ -175,7 +175,7 @@ mod tests {
             pid: Pid::new(pid).unwrap(),
             parent: None,
             start_ticks: 0,
-            uid: 0,
+            uids: [0; 3],
             name: name.to_owned(),
             command: command.to_owned(),
             runtimes: Vec::new(),

@@ -10,12 +10,15 @@
 
 use crate::options::Options;
 use crate::processes::Recorded;
+use crate::say;
 use crate::work::{failure, still};
 use midair::{Attach, Live, Session};
+use midair_failure::{Failure, Kind};
 use midair_live::{Totals, Watched};
-use midair_session::{Found, Labels, Newcomers};
+use midair_session::{Found, Labels, Newcomers, hanging_looks};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -78,6 +81,8 @@ struct State {
     members: BTreeMap<u32, Member>,
     /// Attaches that failed, by exit code.
     failures: BTreeMap<u8, u64>,
+    /// How often the thread that manages all this had to start again.
+    restarts: u64,
     over: bool,
 }
 
@@ -112,18 +117,55 @@ pub(crate) struct Shown {
 }
 
 impl Always {
-    pub(crate) fn start(options: &Arc<Options>, program: Option<PathBuf>) -> Option<Arc<Always>> {
+    /// # Errors
+    /// Where there can be no thread for it.
+    pub(crate) fn start(
+        options: &Arc<Options>,
+        program: Option<PathBuf>,
+    ) -> Result<Option<Arc<Always>>, Failure> {
+        let Some(percent) = options.always else {
+            return Ok(None);
+        };
         let always = Arc::new(Always {
             began: Instant::now(),
-            percent: options.always?,
+            percent,
             options: Arc::clone(options),
             program,
             state: Mutex::default(),
             changed: Condvar::new(),
         });
         let managed = Arc::clone(&always);
-        in_thread(move || managed.manage());
-        Some(always)
+        let mut newcomers = Newcomers::default();
+        let manage = move || managed.supervise(TICK, || managed.manage(&mut newcomers));
+        let thread = in_thread(manage).ok_or_else(|| {
+            Failure::new(
+                Kind::Enter,
+                "cannot start the thread of --always".to_owned(),
+            )
+        });
+        thread.map(|_| Some(always))
+    }
+
+    /// Does something until it returns. A panic is a defect here, and does not end the recording: it is
+    /// reported and counted, and everything goes on from what is known.
+    fn supervise(&self, pause: Duration, mut act: impl FnMut()) {
+        while catch_unwind(AssertUnwindSafe(&mut act)).is_err() {
+            let mut state = self.state();
+            state.restarts += 1;
+            // No thread detaches from them any more.
+            for member in state.members.values_mut() {
+                if matches!(member.doing, Doing::Ends) && member.paused == 0 {
+                    member.doing = Doing::Waits;
+                }
+            }
+            let restarts = state.restarts;
+            drop(state);
+            say(&format!(
+                "error: the recording of all processes failed and starts again ({restarts} times so far); \
+                please report this"
+            ));
+            std::thread::sleep(pause);
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,13 +179,14 @@ impl Always {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn manage(self: Arc<Self>) {
-        let mut newcomers = Newcomers::default();
+    fn manage(self: &Arc<Self>, newcomers: &mut Newcomers) {
         let mut look = Instant::now();
+        let mut hanging = 0;
         loop {
             if look <= Instant::now() {
                 look = Instant::now() + LOOK;
-                self.take(&mut newcomers);
+                self.take(newcomers);
+                hanging = more_hang(hanging);
             }
             for (pid, session) in self.turn() {
                 self.finish(pid, session);
@@ -188,6 +231,10 @@ impl Always {
             }
         }
         for member in came {
+            let known = state.members.get(&member.found.pid.get());
+            if known.is_some_and(|it| it.found.start_ticks == member.found.start_ticks) {
+                continue;
+            }
             if state.members.len() < MOST {
                 let before = state.members.insert(member.found.pid.get(), member);
                 gone.extend(before);
@@ -287,10 +334,15 @@ impl Always {
             Some(program) => attach.program(program),
             None => attach,
         };
-        let started = still(&self.options, found).and_then(|()| {
+        let start = || {
+            still(&self.options, found)?;
             let session = attach.start().map_err(|error| failure(&error))?;
             still(&self.options, found)?;
             Ok(session)
+        };
+        let started = catch_unwind(AssertUnwindSafe(start)).unwrap_or_else(|_| {
+            let what = "the thread that attaches ended".to_owned();
+            Err(Failure::new(Kind::Enter, what))
         });
         let mut state = self.state();
         let over = state.over;
@@ -396,10 +448,10 @@ impl Always {
         });
     }
 
-    /// Returns the processes, and how many attaches failed with each exit code.
+    /// Returns what is recorded.
     pub(crate) fn shown(&self) -> Recorded {
         let state = self.state();
-        let failures = state.failures.clone();
+        let (failures, restarts) = (state.failures.clone(), state.restarts);
         let members = state.members.values();
         let all: Vec<(Shown, Option<Watched>)> = members
             .map(|member| {
@@ -421,7 +473,11 @@ impl Always {
             }
             shown
         });
-        (all.collect(), failures)
+        Recorded {
+            processes: all.collect(),
+            failures,
+            restarts,
+        }
     }
 }
 
@@ -443,8 +499,45 @@ fn totals(watched: &Watched) -> Option<Totals> {
     Some(model.totals())
 }
 
+/// Reports processes that do not answer where there are more than before. Returns how many there are.
+fn more_hang(before: usize) -> usize {
+    let hanging = hanging_looks();
+    if hanging > before {
+        say(&format!(
+            "{hanging} processes do not answer: each keeps a thread of this server until it does"
+        ));
+    }
+    hanging
+}
+
 /// Does something in a thread of its own, unless there can be none.
 fn in_thread(act: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("always".to_owned());
     thread.spawn(act).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Counts, Text, page};
+
+    #[test]
+    fn a_panic_ends_no_recording_and_is_counted() {
+        let words = ["--always", "1%", "--only-name", "no-such-program"].map(str::to_owned);
+        let options = Arc::new(Options::parse(&words).unwrap());
+        let always = Always::start(&options, None).unwrap().unwrap();
+        let mut turns = 0;
+        always.supervise(Duration::ZERO, || {
+            turns += 1;
+            let _state = always.state();
+            assert!(turns > 2, "a defect");
+        });
+        assert_eq!(turns, 3);
+        let shown = always.shown();
+        let page = page(Text::Open, &Counts::new(), 0, Some(&shown));
+        assert!(page.contains("\nmidair_serve_restarts_total 2\n"), "{page}");
+        // What manages it goes on, and ends when it is over.
+        always.end();
+        always.supervise(Duration::ZERO, || always.manage(&mut Newcomers::default()));
+    }
 }

@@ -10,7 +10,7 @@
 //! * [`listen`] accepts connections within limits; [`stall`] ends those that do not move.
 //! * [`ask`] turns a request line into an [`ask::Ask`], and nothing else of a request is obeyed.
 //! * [`work`] attaches, looks and lists; [`answer`] is what goes back.
-//! * [`metrics`] is the page for Prometheus, [`processes`] its part about processes that [`always`] keeps recorded.
+//! * [`pages`] makes pages off the threads that serve; [`metrics`] is the page for Prometheus, [`processes`] its part about processes that [`always`] keeps recorded.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -21,6 +21,7 @@ mod clients;
 mod listen;
 mod metrics;
 mod options;
+mod pages;
 mod policy;
 mod processes;
 mod route;
@@ -58,7 +59,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
     })?;
     let options = Options::parse(words)?;
     raise_limit();
-    let threads = options.sessions + work::LISTS + listen::MOST_LOOKS;
+    let threads = options.sessions + work::LISTS + listen::MOST_LOOKS + pages::MAKING;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVING)
         .max_blocking_threads(threads)

@@ -34,7 +34,7 @@ const MOST_CONNECTIONS: usize = 128;
 struct Patience {
     /// To send a request's head, also the next one of a connection.
     head: Duration,
-    /// To leave an answer unread.
+    /// To leave an answer unread; a client that reads too slowly uses it up as well.
     unread: Duration,
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn serve(options: Arc<Options>) -> Result<(), Failure> {
     for address in &options.listen {
         listeners.push(listen(address, &options).await?);
     }
-    let server = Arc::new(Server::new(Arc::clone(&options)));
+    let server = Arc::new(Server::new(Arc::clone(&options))?);
     let mut serving = JoinSet::new();
     for listener in listeners {
         // Strangers on a network do not take the places of a unix socket.
@@ -283,7 +283,7 @@ mod tests {
                 (said, began.elapsed())
             });
             let (stream, _) = listener.accept().await.unwrap();
-            let server = Server::new(Arc::new(Options::parse(&[]).unwrap()));
+            let server = Server::new(Arc::new(Options::parse(&[]).unwrap())).unwrap();
             let patience = Patience {
                 head: Duration::from_millis(200),
                 unread: Duration::from_millis(200),

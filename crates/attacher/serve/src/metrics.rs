@@ -168,6 +168,10 @@ pub(crate) fn page(
     let help = "Time since the start of the server";
     page.family(name, "gauge", "seconds", help);
     page.sample(name, &[], counts.began.elapsed().as_secs_f64());
+    let name = "midair_serve_hanging_looks";
+    let help = "Threads that wait for a process that does not answer";
+    page.family(name, "gauge", "", help);
+    page.sample(name, &[], midair_session::hanging_looks() as f64);
     if let Some(recorded) = recorded {
         processes::write(&mut page, recorded);
     }

@@ -42,14 +42,15 @@ impl Policy {
     /// Whether a process may be named. It must use a GPU.
     pub(crate) fn allows(&self, found: &Found) -> bool {
         found.uses_a_gpu()
-            && self.allows_user(found.uid)
+            && self.allows_users(found.uids)
             && (self.names.is_empty() || self.names.iter().any(|it| it.is_match(&found.command)))
             && (self.cgroups.is_empty()
                 || cgroup(found.pid).is_some_and(|path| self.allows_cgroup(&path)))
     }
 
-    fn allows_user(&self, uid: u32) -> bool {
-        self.users.is_empty() || self.users.contains(&uid)
+    /// Real, effective and saved: what a set-uid program holds is its file's owner's, whoever starts it.
+    fn allows_users(&self, uids: [u32; 3]) -> bool {
+        self.users.is_empty() || uids.iter().all(|uid| self.users.contains(uid))
     }
 
     fn allows_cgroup(&self, path: &str) -> bool {
@@ -78,7 +79,15 @@ mod tests {
         ] {
             assert_eq!(policy.allows_cgroup(path), wanted, "{path}");
         }
-        assert!(policy.allows_user(7) && !policy.allows_user(0));
-        assert!(Policy::default().allows_user(0));
+    }
+
+    #[test]
+    fn a_set_uid_program_is_not_its_starter_s() {
+        let policy = Policy::new(vec![7, 8], &[], &[]).unwrap();
+        assert!(policy.allows_users([7; 3]) && policy.allows_users([7, 8, 8]));
+        for uids in [[0; 3], [7, 0, 0], [7, 7, 0], [0, 7, 7]] {
+            assert!(!policy.allows_users(uids), "{uids:?}");
+        }
+        assert!(Policy::default().allows_users([0; 3]));
     }
 }

@@ -5,8 +5,15 @@ use crate::metrics::Page;
 use midair_live::{STATES, Totals};
 use std::collections::BTreeMap;
 
-/// The processes, and how many attaches failed with each exit code.
-pub(crate) type Recorded = (Vec<Shown>, BTreeMap<u8, u64>);
+/// What is recorded all the time.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    pub(crate) processes: Vec<Shown>,
+    /// How many attaches failed, by exit code.
+    pub(crate) failures: BTreeMap<u8, u64>,
+    /// How often what records had to start again.
+    pub(crate) restarts: u64,
+}
 
 /// Bounds of the delays' histogram, in ns.
 const BOUNDS: [u64; 11] = [
@@ -125,14 +132,14 @@ const COUNTERS: [Family; 9] = [
 ];
 
 /// Writes the families.
-pub(crate) fn write(page: &mut Page, (shown, failures): &Recorded) {
+pub(crate) fn write(page: &mut Page, recorded: &Recorded) {
     page.family(
         "midair_process",
         "info",
         "",
         "What a process is, and whether it is recorded now",
     );
-    for it in shown {
+    for it in &recorded.processes {
         let (labels, pid) = (&it.labels, it.pid.to_string());
         let recorded = if it.is_recorded { "yes" } else { "no" };
         let all = [
@@ -150,13 +157,16 @@ pub(crate) fn write(page: &mut Page, (shown, failures): &Recorded) {
     }
     let name = "midair_attach_failures";
     page.family(name, "counter", "", "Attaches that failed, by exit code");
-    for (code, count) in failures {
+    for (code, count) in &recorded.failures {
         let code = code.to_string();
         page.counted(name, &[("exit_code", &code)], *count as f64);
     }
+    let name = "midair_serve_restarts";
+    let help = "Times that the recording of all processes failed and started again";
+    page.family(name, "counter", "", help);
+    page.counted(name, &[], recorded.restarts as f64);
     // Of processes that come and go unrecorded there are no series.
-    let recorded: Vec<(String, &Totals)> = shown
-        .iter()
+    let recorded: Vec<(String, &Totals)> = (recorded.processes.iter())
         .filter(|it| it.totals.bursts > 0)
         .map(|it| (it.pid.to_string(), &it.totals))
         .collect();
@@ -228,7 +238,12 @@ mod tests {
             totals,
         };
         let mut page = Page::new(text);
-        write(&mut page, &(vec![shown], BTreeMap::from([(15, 2)])));
+        let recorded = Recorded {
+            processes: vec![shown],
+            failures: BTreeMap::from([(15, 2)]),
+            restarts: 1,
+        };
+        write(&mut page, &recorded);
         page.finish()
     }
 
@@ -263,6 +278,7 @@ mod tests {
             "sessions",
             "cpu_seconds_total",
             "uptime_seconds",
+            "hanging_looks",
         ];
         let server = server.map(|name| format!("midair_serve_{name}"));
         for recipe in [

@@ -1,14 +1,16 @@
 //! From a request to its answer.
 
-use crate::answer::{Answer, document, refused, text};
+use crate::answer::{Answer, Body, answer, document, refused, text};
 use crate::ask::{Ask, NotAsked};
 use crate::clients::{Peer, Refused};
 use crate::metrics::{self, Counts, Text};
 use crate::options::Options;
+use crate::pages::Pages;
 use crate::work::Work;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, AGE, ALLOW, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode, Version};
+use midair_failure::Failure;
 use std::sync::Arc;
 
 /// What all connections share.
@@ -16,6 +18,7 @@ use std::sync::Arc;
 pub(crate) struct Server {
     pub(crate) options: Arc<Options>,
     pub(crate) counts: Counts,
+    pages: Pages,
     work: Work,
 }
 
@@ -37,17 +40,26 @@ impl Server {
         }
     }
 
-    pub(crate) fn new(options: Arc<Options>) -> Server {
-        Server {
-            work: Work::new(Arc::clone(&options)),
+    /// # Errors
+    /// Where what `--always` asks for cannot start.
+    pub(crate) fn new(options: Arc<Options>) -> Result<Server, Failure> {
+        Ok(Server {
+            work: Work::new(Arc::clone(&options))?,
             counts: Counts::new(),
+            pages: Pages::default(),
             options,
-        }
+        })
+    }
+
+    /// Makes the page of metrics.
+    fn page(&self, form: Text) -> String {
+        let recorded = self.work.always().map(|always| always.shown());
+        metrics::page(form, &self.counts, self.work.under_way(), recorded.as_ref())
     }
 }
 
 /// Answers a request. Its body is not read.
-pub(crate) async fn route(server: &Server, peer: Peer, request: &Request<Incoming>) -> Answer {
+pub(crate) async fn route(server: &Arc<Server>, peer: Peer, request: &Request<Incoming>) -> Answer {
     let (kind, answer) = match allowed(server, peer, request) {
         Ok(ask) => {
             let accept = request.headers().get(ACCEPT);
@@ -110,14 +122,25 @@ fn forbidden(why: Refused) -> Answer {
     }
 }
 
-async fn obey(server: &Server, ask: Ask, form: Text) -> Answer {
+async fn obey(server: &Arc<Server>, ask: Ask, form: Text) -> Answer {
     let work = &server.work;
     match ask {
         Ask::Index => text("text/plain; charset=utf-8", INDEX.to_owned()),
         Ask::Metrics => {
-            let recorded = work.always().map(|always| always.shown());
-            let page = metrics::page(form, &server.counts, work.under_way(), recorded.as_ref());
-            text(form.kind(), page)
+            let of = Arc::clone(server);
+            match server.pages.get(form, move || of.page(form)).await {
+                None => refused(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "making the page takes too long",
+                ),
+                Some(made) => {
+                    let page = Body::Whole(Some(made.page.clone()));
+                    let mut page = answer(StatusCode::OK, form.kind(), page);
+                    let age = HeaderValue::from(made.age().as_secs());
+                    page.headers_mut().insert(AGE, age);
+                    page
+                }
+            }
         }
         Ask::Processes => work.processes().await,
         Ask::Top { pid, time } => match work.top(pid, time).await {

@@ -1,4 +1,8 @@
-//! A connection that ends where its client does not read for too long.
+//! A connection that ends where its client reads too slowly.
+//!
+//! A write may wait so long in all. Each byte that a client takes gives time back, as many bytes a second
+//! all of it, so a client that reads at that rate may read for ever, and one that reads a byte now and
+//! then keeps its place for little longer than one that reads nothing.
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use std::future::Future;
@@ -8,14 +12,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
+/// The rate at which a client may read for ever, in bytes a second.
+const RATE: f64 = 524_288.0;
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Stall<C> {
     connection: C,
-    /// How long a write may wait.
+    /// How long writes may wait, at most, and from now on.
     patience: Duration,
+    left: Duration,
     /// Since when one waits.
-    waits: bool,
+    waits: Option<Instant>,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -24,24 +32,30 @@ impl<C> Stall<C> {
         Stall {
             connection,
             patience,
-            waits: false,
+            left: patience,
+            waits: None,
             timer: Box::pin(sleep(patience)),
         }
     }
 
-    /// Lets a write that makes no progress fail when the time is over.
+    /// Lets a write that waits fail when the time is over. `bytes` counts what was written.
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
+        bytes: impl Fn(&T) -> usize,
     ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.waits = false;
+        if let Poll::Ready(done) = &written {
+            let waited = self.waits.take().map_or(Duration::ZERO, |it| it.elapsed());
+            let count = done.as_ref().map_or(0, bytes);
+            let earned = Duration::from_secs_f64(count as f64 / RATE);
+            self.left = (self.left.saturating_sub(waited) + earned).min(self.patience);
             return written;
         }
-        if !self.waits {
-            self.waits = true;
-            self.timer.as_mut().reset(Instant::now() + self.patience);
+        if self.waits.is_none() {
+            let now = Instant::now();
+            self.waits = Some(now);
+            self.timer.as_mut().reset(now + self.left);
         }
         match self.timer.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -68,19 +82,19 @@ impl<C: Write + Unpin> Write for Stall<C> {
     ) -> Poll<io::Result<usize>> {
         let it = self.get_mut();
         let written = Pin::new(&mut it.connection).poll_write(context, bytes);
-        it.bounded(context, written)
+        it.bounded(context, written, |count| *count)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let it = self.get_mut();
         let flushed = Pin::new(&mut it.connection).poll_flush(context);
-        it.bounded(context, flushed)
+        it.bounded(context, flushed, |()| 0)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let it = self.get_mut();
         let closed = Pin::new(&mut it.connection).poll_shutdown(context);
-        it.bounded(context, closed)
+        it.bounded(context, closed, |()| 0)
     }
 }
 
@@ -91,13 +105,48 @@ mod tests {
     use std::future::poll_fn;
     use tokio::net::UnixStream;
 
-    #[test]
-    fn a_write_that_nobody_reads_fails_and_others_do_not() {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
-            .unwrap();
+            .unwrap()
+    }
+
+    /// A client that takes a little at a time would keep its place, and a file of the server's, for hours.
+    #[test]
+    fn a_write_that_is_read_slowly_fails() {
+        let patience = Duration::from_millis(300);
+        let (kind, took) = runtime().block_on(async {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let mut ours = Stall::new(TokioIo::new(ours), patience);
+            let reads = tokio::spawn(async move {
+                loop {
+                    let _ = theirs.try_read(&mut [0; 2048]);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            });
+            let began = Instant::now();
+            let kind = loop {
+                let bytes = [0; 4096];
+                let write =
+                    poll_fn(|context| Pin::new(&mut ours).poll_write(context, &bytes)).await;
+                match write {
+                    Ok(_) if began.elapsed() > Duration::from_secs(20) => break None,
+                    Ok(_) => {}
+                    Err(error) => break Some(error.kind()),
+                }
+            };
+            reads.abort();
+            (kind, began.elapsed())
+        });
+        assert_eq!(kind, Some(io::ErrorKind::TimedOut));
+        assert!(took >= patience, "{took:?}");
+    }
+
+    #[test]
+    fn a_write_that_nobody_reads_fails_and_others_do_not() {
+        let runtime = runtime();
         let patience = Duration::from_millis(300);
         let (mut written, why) = (0, std::cell::RefCell::new(None));
         runtime.block_on(async {

@@ -77,15 +77,17 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Work {
-    pub(crate) fn new(options: Arc<Options>) -> Work {
+    /// # Errors
+    /// Where what `--always` asks for cannot start.
+    pub(crate) fn new(options: Arc<Options>) -> Result<Work, Failure> {
         let program = program();
-        Work {
-            always: Always::start(&options, program.clone()),
+        Ok(Work {
+            always: Always::start(&options, program.clone())?,
             program,
             sessions: Arc::new(Semaphore::new(options.sessions)),
             lists: Arc::new(Semaphore::new(LISTS)),
             options,
-        }
+        })
     }
 
     /// Returns what is recorded all the time, if that was asked for.

@@ -3,8 +3,9 @@
 //! Reading a process may block the reader: one of its threads holds a lock of its address space, a
 //! page never arrives, or a disk or a server is gone. So each process is read on a thread of its
 //! own. A process that does not answer in time is given up and reported by name. Its thread is left
-//! behind, and the others go on.
+//! behind ([`left`]), and the others go on.
 
+use crate::left;
 use midair_failure::{Failure, Kind};
 use midair_procinfo::files::kernel_words;
 use midair_procinfo::{Pid, Tid, task};
@@ -30,6 +31,53 @@ const LATE: Duration = Duration::from_millis(500);
 const SLOW: Duration = Duration::from_millis(100);
 /// The most threads of one round.
 const MOST_SLOW: usize = 512;
+
+/// Whether a look is under way, over, or given up: the thread that changes it first decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    UnderWay,
+    Over,
+    GivenUp,
+}
+
+/// A look, as its thread and the thread that waits for it see it.
+#[derive(Debug, Clone)]
+struct Shared {
+    key: left::Key,
+    state: Arc<Mutex<State>>,
+}
+
+impl Shared {
+    fn of(pid: Pid) -> Shared {
+        Shared {
+            key: left::key(pid),
+            state: Arc::new(Mutex::new(State::UnderWay)),
+        }
+    }
+
+    /// Leaves its thread behind, unless that is done.
+    fn give_up(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *state == State::UnderWay {
+            *state = State::GivenUp;
+            left::leave(self.key);
+        }
+    }
+}
+
+/// When the thread returns, also by a panic.
+impl Drop for Returns {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *state == State::GivenUp {
+            left::back(self.0.key);
+        }
+        *state = State::Over;
+    }
+}
+
+/// Lives as long as the look.
+struct Returns(Shared);
 
 /// The process did not answer.
 pub(crate) fn no_answer(pid: Pid) -> Failure {
@@ -94,13 +142,17 @@ fn no_thread(error: &std::io::Error) -> Failure {
 /// What a thread reports about the process with this index.
 enum Report<T> {
     /// The thread looks at it now.
-    Begins(usize, Progress),
+    Begins(usize, Progress, Shared),
+    /// An earlier look at a process still hangs.
+    Hangs,
     Done(usize, T),
 }
 
 /// A look in progress.
 struct Look {
     progress: Progress,
+    /// Of a look at a process that is not entered.
+    shared: Option<Shared>,
     began: Instant,
     /// When the work was last seen to get on, and how far it had got.
     moved: (Instant, Option<String>),
@@ -116,6 +168,7 @@ impl Look {
         let now = Instant::now();
         Look {
             progress,
+            shared: None,
             began: now,
             moved: (now, None),
             slow: false,
@@ -181,10 +234,20 @@ pub(crate) fn each<T: Send + 'static>(
             };
             while let Some((index, pid)) = next() {
                 // No caller reads a report if this look was given up.
+                if !left::may_look(pid) {
+                    match reports.send(Report::Hangs) {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    }
+                }
                 let progress = Progress::default();
+                let shared = Shared::of(pid);
+                let _returns = Returns(shared.clone());
                 let done = progress.follow(|| {
                     apart(pid, || {
-                        reports.send(Report::Begins(index, progress.clone())).ok()?;
+                        reports
+                            .send(Report::Begins(index, progress.clone(), shared))
+                            .ok()?;
                         Some(work(pid))
                     })
                 });
@@ -201,12 +264,20 @@ pub(crate) fn each<T: Send + 'static>(
     let mut threads = started.count();
     let mut free = threads;
     let mut answers: Vec<Option<T>> = pids.iter().map(|_| None).collect();
-    let mut left = pids.len();
+    let mut waited = pids.len();
     let mut looks: BTreeMap<usize, Look> = BTreeMap::new();
-    while left > 0 && (free > 0 || !looks.is_empty()) {
+    while waited > 0 && (free > 0 || !looks.is_empty()) {
         match incoming.recv_timeout(LOOK) {
-            Ok(Report::Begins(index, progress)) => {
-                looks.insert(index, Look::of(progress, limit * LONGEST));
+            Ok(Report::Begins(index, progress, shared)) => {
+                let look = Look {
+                    shared: Some(shared),
+                    ..Look::of(progress, limit * LONGEST)
+                };
+                looks.insert(index, look);
+                continue;
+            }
+            Ok(Report::Hangs) => {
+                waited -= 1;
                 continue;
             }
             Ok(Report::Done(index, done)) => {
@@ -214,7 +285,7 @@ pub(crate) fn each<T: Send + 'static>(
                     && let Some(answer) = answers.get_mut(index)
                 {
                     *answer = Some(done);
-                    left -= 1;
+                    waited -= 1;
                     free += usize::from(look.slow);
                 }
                 continue;
@@ -236,8 +307,11 @@ pub(crate) fn each<T: Send + 'static>(
         for index in stuck {
             if let Some(look) = looks.remove(&index) {
                 look.progress.give_up();
+                if let Some(shared) = &look.shared {
+                    shared.give_up();
+                }
             }
-            left -= 1;
+            waited -= 1;
         }
         // New threads replace the slow ones, so that these delay no other process.
         let waiting = queue.lock().unwrap_or_else(PoisonError::into_inner).len();
@@ -296,8 +370,45 @@ mod tests {
         }
         assert!(began.elapsed() < Duration::from_secs(30));
         let block = blocks();
-        let failure = within(Pid::own(), SHORT, block).unwrap_err();
+        let failure = within(Pid::new(61).unwrap(), SHORT, block).unwrap_err();
         assert_eq!(failure.kind, Kind::NoAnswer);
+    }
+
+    /// As a server asks: again and again.
+    #[test]
+    fn one_that_hangs_keeps_one_thread_and_is_asked_again_when_that_is_back() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = Pid::of_child(&child);
+        let key = left::key(pid);
+        let (end, other) = nix::unistd::pipe().unwrap();
+        let began = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&began);
+        let block = move || {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let _ = nix::unistd::read(end.as_fd(), &mut [0; 1]);
+        };
+        let block = Arc::new(block);
+        for _ in 0..3 {
+            let block = Arc::clone(&block);
+            let failure = within(pid, SHORT, move || block()).unwrap_err();
+            assert_eq!(failure.kind, Kind::NoAnswer);
+        }
+        assert_eq!(began.load(std::sync::atomic::Ordering::Relaxed), 1);
+        assert!(left::hanging_looks() > 0 && !left::may_look(pid));
+        // Another process of the same user is looked at meanwhile.
+        assert_eq!(within(Pid::own(), SHORT, || 7).unwrap(), 7);
+        drop(other);
+        let until = Instant::now() + Duration::from_secs(10);
+        while !left::may_look(pid) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(within(pid, SHORT, || 7).unwrap(), 7);
+        assert_eq!(left::key(pid), key);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -60,8 +60,8 @@ pub struct Found {
     /// Its start in clock ticks since boot. Together with the pid it identifies one process for
     /// good.
     pub start_ticks: u64,
-    /// Real user id.
-    pub uid: u32,
+    /// Real, effective and saved user id. A set-uid program has its starter's first, and its file's owner's next.
+    pub uids: [u32; 3],
     /// Name of its leading thread.
     pub name: String,
     /// Command line, its words separated by spaces; empty for a zombie or a kernel thread.
@@ -142,12 +142,18 @@ pub(crate) fn silent(pid: Pid) -> Option<Found> {
         pid,
         parent: stat.parent,
         start_ticks: stat.start_ticks,
-        uid: task::status(pid).ok()?.uid[0],
+        uids: uids(&task::status(pid).ok()?),
         name: show(&stat.comm),
         command: String::new(),
         readable: false,
         runtimes: Vec::new(),
     })
+}
+
+/// Returns the real, effective and saved user id.
+fn uids(status: &midair_procinfo::status::Status) -> [u32; 3] {
+    let [real, effective, saved, _] = status.uid;
+    [real, effective, saved]
 }
 
 /// Returns all process numbers in `/proc` at this moment.
@@ -173,13 +179,12 @@ pub fn process(pid: Pid) -> Option<Found> {
     if status.tgid.is_some_and(|of| of != pid) {
         return None;
     }
-    let uid = status.uid[0];
     let maps = kernel_text(format!("{live}/maps"));
     Some(Found {
         pid,
         parent: stat.parent,
         start_ticks: stat.start_ticks,
-        uid,
+        uids: uids(&status),
         name: show(&stat.comm),
         command: files::words(live, "cmdline").join(" "),
         readable: maps.is_ok(),
@@ -277,6 +282,30 @@ mod tests {
         assert_eq!(found[0].path, PathBuf::from("/x y/libamdhip64.so.7"));
         assert!(found[0].deleted && !found[1].deleted);
         assert_eq!(found[1].version, "1.18.70204");
+    }
+
+    /// Only root can make a program whose owner another user is.
+    #[test]
+    fn a_set_uid_program_has_the_users_of_both() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let own = task::status(Pid::own()).unwrap().uid;
+        assert_eq!(process(Pid::own()).unwrap().uids, own[..3]);
+        if own[1] != 0 {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("sleep");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        chown(&program, Some(65_534), None).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        let mut child = std::process::Command::new(&program)
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let uids = process(Pid::of_child(&child)).unwrap().uids;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(uids, [own[0], 65_534, 65_534]);
     }
 
     #[test]

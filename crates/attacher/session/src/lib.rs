@@ -33,6 +33,7 @@ mod identity;
 )]
 mod install;
 mod labels;
+mod left;
 mod list;
 mod live;
 mod meter;
@@ -64,6 +65,7 @@ pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
 pub use headroom::require_own_descriptors;
 pub use install::{Install, Tools};
 pub use labels::Labels;
+pub use left::hanging_looks;
 pub use list::{Listed, Listing, list};
 pub use midair_live::{Model, Process, Snapshot, Watched};
 pub use midair_output::Keep;

@@ -232,7 +232,7 @@ mod tests {
             pid: Pid::own(),
             parent: None,
             start_ticks: 0,
-            uid: 0,
+            uids: [0; 3],
             name: name.to_owned(),
             command: command.to_owned(),
             runtimes: vec![crate::find::Runtime {

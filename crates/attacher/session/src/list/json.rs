@@ -59,7 +59,7 @@ fn process(listed: &Listed, hint: impl Fn(&Failure) -> String) -> Value {
     json!({
         "pid": found.pid.get(),
         "inner_pid": listed.inner_pid.map(Pid::get),
-        "uid": found.uid,
+        "uid": found.uids[0],
         "name": found.name,
         "command": found.shown_command(),
         "threads": listed.threads,
