@@ -109,7 +109,7 @@ const STOCHASTIC: [&str; 7] = [
 fn hip_program(lab: &Lab, kernel_ns: u32) -> Result<LabTarget> {
     let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
     let command = lab.run(&lab.program("regions")?);
-    let command = command.arg(&library).arg(lab.kernels()?);
+    let command = command.arg(&library).arg(lab.kernels_with_lines()?);
     let mut target = command
         .env("MODEL_SAMPLING", 1)
         .env("MODEL_KERNEL_NS", kernel_ns)
@@ -164,8 +164,24 @@ fn written(log: &ModelLog, from: usize) -> (BTreeMap<(u64, u64), u64>, u64, u64)
     (all, invalid, lost)
 }
 
+/// The instructions of `vadd` that are sampled, by their offsets, as AMD's assembler writes them, and their
+/// lines in the sources.
+const INSTRUCTIONS: [(&str, &str, &str); 3] = [
+    (
+        "0",
+        "s_load_dword s3, s[0:1], 0x2c",
+        "/src/job/kernels.hip:10",
+    ),
+    (
+        "8",
+        "s_load_dword s4, s[0:1], 0x18",
+        "/src/job/kernels.hip:12",
+    ),
+    ("16", "s_waitcnt lgkmcnt(0)", "/src/job/kernels.hip:14"),
+];
+
 /// An attach to a program that has launched before has the samples that the model logged, each with its
-/// kernel, the offset in it, and its dispatch; three times, with both methods, first 100,000.
+/// kernel, the offset in it, its instruction and line, and its dispatch; three times, with both methods, first 100,000.
 /// What the device had no room for is in the log's other count.
 #[test]
 fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
@@ -203,6 +219,15 @@ fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
                 .or_insert(0) += 1;
             assert_ne!(Csv::number(row, "Dispatch_Id")?, 0, "{row:?}");
             assert_ne!(Csv::number(row, "Code_Object_Id")?, 0, "{row:?}");
+            if row["Kernel_Name"].starts_with("vadd") {
+                let (offset, said) = (&row["Kernel_Offset"], &row["Instruction"]);
+                let place = (
+                    offset.as_str(),
+                    said.as_str(),
+                    row["Instruction_Comment"].as_str(),
+                );
+                assert!(INSTRUCTIONS.contains(&place), "{row:?}");
+            }
         }
         let mut by_name = BTreeMap::new();
         for ((kernel, offset), count) in wanted {

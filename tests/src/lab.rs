@@ -146,6 +146,19 @@ impl Lab {
     pub fn collective_kernels(&self) -> Result<String> {
         self.kernels_with("_Z4vaddPKfS0_Pfi", "ncclDevKernel_AB", "collective.gfx942")
     }
+    /// Does the same as [`Lab::kernels`], with lines in the sources for `vadd`: its first 8 bytes are of
+    /// line 10, the next ones of 12, and all others of 14 of `/src/job/kernels.hip`.
+    ///
+    /// # Errors
+    /// Fails as [`Lab::kernels`] does.
+    pub fn kernels_with_lines(&self) -> Result<String> {
+        let program = std::fs::read(self.root.join("lab/vadd"))?;
+        let object = fatbin::code_object(&program, "gfx942")?;
+        let object = fatbin::with_lines(object, 0x1e00, &[10, 12, 14], 0x84)?;
+        let there = self.root.join(OURS).join("lines.gfx942");
+        put_file(&there, &object, 0o644)?;
+        self.inside(&there)
+    }
     /// Writes the code object with one name replaced by another one of the same length.
     fn kernels_with(&self, old: &str, new: &str, file: &str) -> Result<String> {
         assert_eq!(old.len(), new.len());

@@ -240,6 +240,7 @@ fn build(work: &Path, machine: &'static Machine) -> Outcome<PathBuf> {
         "midair",
         "midair-aqlprofile",
         "midair-collector",
+        "midair-disassemble",
         "midair-nvmetrics",
         "midair-serve",
     ] {

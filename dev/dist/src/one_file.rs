@@ -12,7 +12,7 @@ use midair_dev_stage::layout::DEMO;
 /// What it carries: everything that goes into a target or into a program that is started. The C API
 /// (`librocprofiler-sdk-rocattach`, rocpd) is for other programs to link, and is not in it. What lies
 /// below [`DEMO`] is carried, too.
-const CARRIED: [&str; 11] = [
+const CARRIED: [&str; 12] = [
     "lib/libmidair-cuda.so",
     "lib/librocprofiler-register.so.0",
     "lib/librocprofiler-sdk-attach.so.1",
@@ -23,6 +23,7 @@ const CARRIED: [&str; 11] = [
     "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
     "lib/rocprofiler-sdk/midair-aqlprofile",
     "lib/rocprofiler-sdk/midair-collector",
+    "lib/rocprofiler-sdk/midair-disassemble",
     "lib/rocprofiler-sdk/midair-nvmetrics",
 ];
 

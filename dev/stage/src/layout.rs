@@ -48,6 +48,7 @@ const fn program(artefact: &'static str, to: &'static str) -> Item {
 pub const PACKAGES: &[&str] = &[
     "midair-aqlprofile",
     "midair-nvmetrics",
+    "midair-disassemble",
     "midair-cli",
     "midair-collector",
     "midair-compute",
@@ -229,6 +230,11 @@ pub const ITEMS: &[Item] = &[
     program("midair-aqlprofile", "lib/rocprofiler-sdk/midair-aqlprofile"),
     // A program that does the same with NVIDIA's library: GPUs are sampled from a midair process.
     program("midair-nvmetrics", "lib/rocprofiler-sdk/midair-nvmetrics"),
+    // A program that loads AMD's disassembler, or starts LLVM's, for the instructions that were sampled.
+    program(
+        "midair-disassemble",
+        "lib/rocprofiler-sdk/midair-disassemble",
+    ),
     // The only program with network code. `midair serve` becomes it.
     program("midair-serve", "lib/rocprofiler-sdk/midair-serve"),
     Item {

@@ -233,12 +233,13 @@ impl Install {
         }
     }
 
-    /// Opens all libraries with `open`, which checks them, and keeps them open.
+    /// Opens all libraries, and the helper that runs after a session, with `open`, which checks them, and keeps them open.
     fn checked_by(self, open: impl Fn(&Path) -> io::Result<File>) -> Result<Install, Failure> {
-        let cuda = Some(self.cuda()).filter(|path| path.exists());
+        let disassembler = self.tool.with_file_name(midair_disassemble::HELPER);
+        let others = [self.cuda(), disassembler].into_iter();
         let paths = [self.sdk.clone(), self.tool.clone()]
             .into_iter()
-            .chain(cuda);
+            .chain(others.filter(|path| path.exists()));
         let opened = paths.map(|path| {
             let file = open(&path).map_err(|why| {
                 Failure::new(

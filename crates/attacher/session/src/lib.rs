@@ -32,6 +32,7 @@ mod identity;
     reason = "our own libraries, and the tools that the caller names"
 )]
 mod install;
+mod instructions;
 mod labels;
 mod left;
 mod list;

@@ -181,11 +181,7 @@ impl Packets {
         there: Option<Result<TargetRoot, String>>,
     ) -> Result<Packets, Failure> {
         let program = install.helper(HELPER)?;
-        let libraries = midair_aqlprofile::libraries(|name| {
-            (!rights::is_privileged())
-                .then(|| std::env::var_os(name))
-                .flatten()
-        });
+        let libraries = midair_aqlprofile::libraries(variable_here);
         let here = Helper::start(&program, &libraries)
             .map_err(|error| midair_aqlprofile::failure(&error))?;
         Ok(Packets {
@@ -195,6 +191,17 @@ impl Packets {
             inside: None,
         })
     }
+}
+
+/// Returns where ROCm may be on this side.
+pub(crate) fn rocm_roots() -> Vec<PathBuf> {
+    midair_aqlprofile::roots(variable_here)
+}
+
+/// Reads a variable of this process, where it may choose libraries.
+fn variable_here(name: &str) -> Option<OsString> {
+    let is_obeyed = !rights::is_privileged();
+    is_obeyed.then(|| std::env::var_os(name)).flatten()
 }
 
 impl Maker for Packets {

@@ -23,6 +23,7 @@ use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::gpu_metrics::GpuMetrics;
 use crate::gpu_users;
 use crate::identity;
+use crate::instructions::Instructions;
 use crate::live::Live;
 use crate::meter::Meter;
 use crate::profiler_lock::ProfilerLock;
@@ -102,6 +103,8 @@ pub struct Session {
     time_off: TimeOff,
     /// Names the native code on stacks.
     code_names: CodeNames,
+    /// Names the instructions that are sampled.
+    instructions: Instructions,
 }
 
 impl Session {
@@ -123,6 +126,7 @@ impl Session {
             tools,
             counters,
             only_others,
+            instructions,
         } = prepared;
         let mut profiler_lock = None;
         let (counters, plan) = match counters {
@@ -165,6 +169,7 @@ impl Session {
             keep: request.keep,
             time_off: TimeOff::default(),
             code_names: CodeNames::default(),
+            instructions,
         };
         session.wait_for_setup()?;
         let head = session.reader.head();
@@ -399,12 +404,17 @@ impl Session {
         }
         self.code_names
             .look(self.target.pid(), self.records.index());
+        self.instructions
+            .look(self.target.pid(), self.records.index());
         Ok(taken)
     }
 
     fn name_code(&mut self) -> std::io::Result<()> {
         let names = self.code_names.records(self.records.index());
-        self.records.append(&names).map(drop)
+        self.records.append(&names)?;
+        let agents = &self.identity.agents;
+        let texts = self.instructions.records(self.records.index(), agents);
+        self.records.append(&texts).map(drop)
     }
 
     /// Returns the session up to now, as if it were over.
@@ -572,6 +582,7 @@ impl Session {
         }
         let full = self.records.is_full().then_some(End::Full);
         self.name_code().map_err(cannot_store)?;
+        self.notes.extend(self.instructions.note());
         let (records, covered) = self.records.finish_session(session).map_err(cannot_store)?;
         let (from, to) = covered;
         self.identity.covers(covered, session.now);

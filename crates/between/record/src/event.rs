@@ -31,7 +31,7 @@ pub use header::Header;
 pub use name::{MOST_NAME, kernel_name};
 pub use plain::Plain;
 pub use queue::{Queue, QueueCounts};
-pub use samples::PcSample;
+pub use samples::{Instruction, PcSample};
 pub use stacks::{
     Code, IS_MODULE, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Module, NATIVE, NO_PYTHON,
     NO_STACKS, NativeCode, OF_OBJECT, Stack, StackCost, frames, stacks_of,
@@ -84,6 +84,8 @@ pub mod kind {
     pub const MODULE: u8 = 141;
     /// [`super::GraphBuild`].
     pub const GRAPH_BUILD: u8 = 142;
+    /// An instruction that was sampled.
+    pub const INSTRUCTION: u8 = 143;
 }
 
 /// Bits of [`Header::flags`].
@@ -508,6 +510,8 @@ pub enum Record<'a> {
     Module(Module, &'a [u8]),
     /// A step on the way from code to the kernels of a graph.
     GraphBuild(GraphBuild),
+    /// An instruction that was sampled, its text, and its line in the sources.
+    Instruction(Instruction, &'a [u8], &'a [u8]),
 }
 
 impl Record<'_> {
@@ -544,6 +548,7 @@ impl Record<'_> {
             Record::NativeCode(code) => &code.header,
             Record::Module(module, _) => &module.header,
             Record::GraphBuild(step) => &step.header,
+            Record::Instruction(instruction, ..) => &instruction.header,
         })
     }
 }
@@ -661,6 +666,9 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
             with_tail(body, |m: &Module| m.path_len as usize).map(|(m, t)| Record::Module(m, t))
         }
         kind::GRAPH_BUILD => GraphBuild::read(body).map(Record::GraphBuild),
+        kind::INSTRUCTION => {
+            samples::instruction(body).map(|(it, text, line)| Record::Instruction(it, text, line))
+        }
         other => return Err(Malformed::Kind(other)),
     };
     record.map(|r| (r, size)).ok_or(bad)

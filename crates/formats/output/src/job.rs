@@ -142,13 +142,20 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Returns a sampled instruction as text, and its line in the sources.
+    /// Returns a sampled instruction as text, and its line in the sources. Without a disassembler the
+    /// instruction is a place: the kernel and the offset in it, as debuggers write it.
     pub(crate) fn instruction(&self, sample: &PcSample) -> (Cow<'_, str>, Cow<'_, str>) {
+        let known = self.index.instructions.of(sample);
+        let line = known.map_or("", |text| text.line.as_str());
+        let text = known.map_or("", |text| text.instruction.as_str());
+        if !text.is_empty() {
+            return (Cow::Borrowed(text), Cow::Borrowed(line));
+        }
         let place = match self.code.find(sample.code_object_id, sample.pc) {
             Some((id, offset)) => format!("{}+{offset:#x}", self.name_of_kernel(id)),
             None => format!("{:#x}", sample.pc),
         };
-        (Cow::Owned(place), Cow::Borrowed(""))
+        (Cow::Owned(place), Cow::Borrowed(line))
     }
 
     /// Returns all agents.

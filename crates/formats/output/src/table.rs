@@ -335,30 +335,37 @@ const HOTTEST: usize = 5;
 
 /// Returns a line for each of the most sampled kernels.
 fn hottest(indexes: &[&Index], namer: &mut Namer, kernel_names: KernelNames) -> Vec<String> {
-    let mut all: Vec<(String, Hottest)> = Vec::new();
+    let mut all: Vec<(String, (Hottest, String))> = Vec::new();
     for index in indexes {
         if index.samples.is_empty() {
             continue;
         }
         let sampled = Kernels::of(index.symbols.values().map(|it| &it.record));
         for it in index.samples.hottest(&sampled) {
-            let name = index.symbols.get(&it.kernel);
-            let name = name.map(|symbol| namer.name_or_symbol(&symbol.name));
-            all.push((name.unwrap_or_else(|| UNSEEN_KERNEL.to_owned()), it));
+            let symbol = index.symbols.get(&it.kernel);
+            let name = symbol.map(|symbol| namer.name_or_symbol(&symbol.name));
+            let text = symbol.and_then(|symbol| {
+                let object = index.code_objects.get(&symbol.record.code_object_id)?;
+                let all = &index.instructions;
+                let text = all.of_kernel(&symbol.record, &object.record, it.offset)?;
+                Some(text.in_words())
+            });
+            let text = text.unwrap_or_default();
+            all.push((name.unwrap_or_else(|| UNSEEN_KERNEL.to_owned()), (it, text)));
         }
     }
-    all.sort_by_key(|(_, it)| Reverse(it.all));
+    all.sort_by_key(|(_, (it, _))| Reverse(it.all));
     all.truncate(HOTTEST);
-    let (names, all): (Vec<String>, Vec<Hottest>) = all.into_iter().unzip();
+    let (names, all): (Vec<String>, Vec<_>) = all.into_iter().unzip();
     let names = match kernel_names {
         KernelNames::Mangled => names,
         _ => shortened(&names),
     };
-    let line = |(name, it): (String, Hottest)| {
+    let line = |(name, (it, text)): (String, (Hottest, String))| {
         let share = 100.0 * it.count as f64 / it.all as f64;
         let name = fit(&name, usize::MAX, true);
         format!(
-            "hottest instruction: {name}+{:#x} has {share:.0} % of {} samples",
+            "hottest instruction: {name}+{:#x} has {share:.0} % of {} samples{text}",
             it.offset, it.all
         )
     };
@@ -566,7 +573,9 @@ pub fn duration(nanoseconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_record::event::{Header, KernelSymbol, PcSample, Record};
+    use midair_record::event::{
+        CodeObject, Header, Instruction, KernelSymbol, PcSample, Record, decode,
+    };
 
     fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {
         Section::new(title, stats).text(style)
@@ -693,12 +702,21 @@ c                  2     150 us    75.0 us   15.0%  ##
                 }));
             }
         }
+        let object = CodeObject {
+            code_object_id: 3,
+            load_base: 900,
+            ..CodeObject::default()
+        };
+        index.add(&Record::CodeObject(object, b""));
+        let line = "/home/me/job/vadd.hip:7";
+        let record = Instruction::record(3, 116, "s_waitcnt lgkmcnt(0)", line);
+        index.add(&decode(&record).unwrap().0);
         let section = kernels(&[&index], "KERNEL", KernelNames::default(), true);
         assert_eq!(
             section.note(),
             Some(
                 "hottest instruction: scale+0x4 has 100 % of 5 samples\n\
-                 hottest instruction: vadd+0x10 has 75 % of 4 samples"
+                 hottest instruction: vadd+0x10 has 75 % of 4 samples: s_waitcnt lgkmcnt(0) (job/vadd.hip:7)"
             )
         );
     }

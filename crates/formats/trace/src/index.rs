@@ -18,7 +18,7 @@ use crate::api::has_message;
 use crate::bursts::Bursts;
 use crate::cuda as names;
 use crate::limits::{self, Budget};
-use crate::samples::Samples;
+use crate::samples::{Instructions, Samples};
 use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
 use midair_failure::plain;
@@ -244,6 +244,8 @@ pub struct Index {
     pub stacks: Stacks,
     /// Samples of program counters.
     pub samples: Samples,
+    /// The instructions that were sampled, as text.
+    pub instructions: Instructions,
     /// Kernels in which the program's main loop can be found, where stacks are taken.
     pub launched: Launched,
 }
@@ -360,6 +362,11 @@ impl Index {
             | Record::LaunchStack(_)
             | Record::NativeCode(_)
             | Record::GraphBuild(_) => self.stacks.learn(record),
+            Record::Instruction(instruction, text, line) => {
+                if self.name_fits(0, text) && self.name_fits(0, line) {
+                    self.instructions.add(instruction, text, line);
+                }
+            }
             Record::Note(text) => {
                 if self.notes.len() < MOST_NOTES {
                     self.notes.push(printable(text));

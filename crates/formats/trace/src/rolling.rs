@@ -345,6 +345,7 @@ pub fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         | Record::LaunchStack(_)
         | Record::NativeCode(_)
         | Record::Module(..)
+        | Record::Instruction(..)
         | Record::GraphBuild(_) => return None,
     };
     Some((start, end.max(start)))

@@ -2,8 +2,9 @@
 //! (`docs/sources.md#samples`), and how many there are of each instruction.
 
 use foldhash::fast::RandomState;
-use midair_record::event::{KernelSymbol, PcSample};
-use std::collections::{BTreeMap, HashMap};
+use midair_failure::plain;
+use midair_record::event::{CodeObject, Instruction, KernelSymbol, PcSample};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The most instructions that are counted by themselves. A target can invent any number.
 const MOST_PLACES: usize = 1 << 18;
@@ -47,6 +48,82 @@ impl Kernels {
 pub struct Samples {
     /// By code object and address.
     counts: HashMap<(u64, u64), u64, RandomState>,
+    /// The code objects of these.
+    objects: BTreeSet<u64>,
+}
+
+/// The instructions of a session that have a text.
+#[derive(Debug, Clone, Default)]
+pub struct Instructions {
+    /// By code object and offset in it.
+    texts: HashMap<(u64, u64), Text, RandomState>,
+}
+
+/// An instruction's text, and its line in the sources as `file:line`. The line is empty if it is not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what the type says")]
+pub struct Text {
+    pub instruction: String,
+    pub line: String,
+}
+
+impl Text {
+    /// Returns both as they follow the name of a place: `: s_endpgm (job/vadd.hip:7)`.
+    pub fn in_words(&self) -> String {
+        let instruction = match self.instruction.as_str() {
+            "" => String::new(),
+            instruction => format!(": {instruction}"),
+        };
+        match self.short_line() {
+            "" => instruction,
+            line => format!("{instruction} ({line})"),
+        }
+    }
+
+    /// Returns the line with the last two parts of its path.
+    pub fn short_line(&self) -> &str {
+        let before = self.line.rmatch_indices('/').nth(1);
+        let from = before.map_or(0, |(at, _)| at + 1);
+        self.line.get(from..).unwrap_or_default()
+    }
+}
+
+impl Instructions {
+    /// Adds an instruction.
+    pub(crate) fn add(&mut self, of: &Instruction, text: &[u8], line: &[u8]) {
+        if self.texts.len() < MOST_PLACES {
+            let show = |bytes| plain::line(&String::from_utf8_lossy(bytes)).into_owned();
+            let text = Text {
+                instruction: show(text),
+                line: show(line),
+            };
+            self.texts.insert((of.code_object_id, of.offset), text);
+        }
+    }
+
+    /// Returns the text of the instruction at this offset of a code object.
+    pub fn get(&self, code_object_id: u64, offset: u64) -> Option<&Text> {
+        self.texts.get(&(code_object_id, offset))
+    }
+
+    /// Returns the text of the instruction at an offset of a kernel of this code object.
+    pub fn of_kernel(&self, kernel: &KernelSymbol, object: &CodeObject, at: u64) -> Option<&Text> {
+        let entry = kernel
+            .kernel_object
+            .wrapping_add_signed(kernel.entry_offset);
+        let offset = entry.wrapping_add(at).wrapping_sub(object.load_base);
+        self.get(object.code_object_id, offset)
+    }
+
+    /// Returns the text of a sample's instruction.
+    pub fn of(&self, sample: &PcSample) -> Option<&Text> {
+        self.get(sample.code_object_id, sample.offset)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
 }
 
 /// The instruction of a kernel with the most samples.
@@ -75,7 +152,19 @@ impl Samples {
             && (self.counts.len() < MOST_PLACES || self.counts.contains_key(&place))
         {
             *self.counts.entry(place).or_default() += 1;
+            self.objects.insert(sample.code_object_id);
         }
+    }
+
+    /// Returns the code objects that have samples. 0 is none.
+    pub fn objects(&self) -> &BTreeSet<u64> {
+        &self.objects
+    }
+
+    /// Returns the instructions of a code object by their addresses, with the samples of each.
+    pub fn of_object(&self, id: u64) -> BTreeMap<u64, u64> {
+        let all = self.counts.iter().filter(|((object, _), _)| *object == id);
+        all.map(|((_, pc), count)| (*pc, *count)).collect()
     }
 
     /// Returns the hottest instruction of each kernel, the kernel with the most samples first.

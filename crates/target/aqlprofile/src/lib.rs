@@ -23,7 +23,7 @@ mod unseen;
 pub use groups::{REFERENCES, prepare_each, prepare_groups};
 pub use helper::{Error, Helper};
 pub use inside::{ENTER, Inside, NAME};
-pub use libraries::{SONAME, libraries, libraries_among};
+pub use libraries::{SONAME, libraries, libraries_among, roots};
 pub use maker::Maker;
 pub use prepare::{failure, for_each_name, gpu, prepare, question};
 pub use unseen::{PACKET_HELPER, Unseen};

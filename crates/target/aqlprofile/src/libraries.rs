@@ -19,6 +19,11 @@ pub fn libraries(look: impl Fn(&str) -> Option<OsString>) -> Vec<OsString> {
     of(look, &installed(Path::new(OPT)))
 }
 
+/// Returns where ROCm may be, in the same order.
+pub fn roots(look: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    roots_of(look, &installed(Path::new(OPT)))
+}
+
 /// Returns the same for a root whose `/opt` has entries of these names.
 pub fn libraries_among(
     look: impl Fn(&str) -> Option<OsString>,
@@ -28,18 +33,25 @@ pub fn libraries_among(
 }
 
 fn of(look: impl Fn(&str) -> Option<OsString>, others: &[PathBuf]) -> Vec<OsString> {
+    let roots = roots_of(look, others).into_iter();
+    let mut found: Vec<OsString> = roots
+        .map(|root| root.join("lib").join(SONAME).into_os_string())
+        .collect();
+    found.push(SONAME.into());
+    found
+}
+
+fn roots_of(look: impl Fn(&str) -> Option<OsString>, others: &[PathBuf]) -> Vec<PathBuf> {
     let named = look("ROCM_PATH").map(PathBuf::from);
     // The helper would look for a relative path in another directory.
     let named = named.filter(|path| path.is_absolute());
     let rocm = Path::new(OPT).join("rocm");
-    let mut found: Vec<OsString> = Vec::new();
+    let mut found: Vec<PathBuf> = Vec::new();
     for root in named.iter().chain([&rocm]).chain(others) {
-        let file = root.join("lib").join(SONAME).into_os_string();
-        if !found.contains(&file) {
-            found.push(file);
+        if !found.contains(root) {
+            found.push(root.clone());
         }
     }
-    found.push(SONAME.into());
     found
 }
 

@@ -6,6 +6,7 @@ use crate::attach::record_file;
 use crate::counters::Counters;
 use crate::gpu_metrics;
 use crate::install::{Install, Tools, unreadable};
+use crate::instructions::Instructions;
 use crate::packets::HELPER;
 use crate::request::Request;
 use midair_aqlprofile::PACKET_HELPER;
@@ -27,6 +28,7 @@ pub(crate) struct Prepared {
     pub(super) tools: Vec<Tool>,
     pub(super) counters: Option<Counters>,
     pub(super) only_others: bool,
+    pub(super) instructions: Instructions,
 }
 
 impl Prepared {
@@ -105,6 +107,7 @@ impl Prepared {
             tools,
             counters,
             only_others,
+            instructions: Instructions::of(&request.settings, install),
         })
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{
     Agent, Allocation, Api, Barrier, Burst, Code, CodeObject, Copy, CounterWindow, CudaDevice,
-    CudaLaunch, CudaTransfer, EventCall, GraphBuild, GraphCall, Header, Kernel, KernelSymbol,
-    KfdEvent, LaunchStack, Marker, MemorySet, Module, NativeCode, Note, PcSample, Queue,
-    QueueCounts, RuntimeInit, Scratch, Stack, Synchronization, UnifiedMemory,
+    CudaLaunch, CudaTransfer, EventCall, GraphBuild, GraphCall, Header, Instruction, Kernel,
+    KernelSymbol, KfdEvent, LaunchStack, Marker, MemorySet, Module, NativeCode, Note, PcSample,
+    Queue, QueueCounts, RuntimeInit, Scratch, Stack, Synchronization, UnifiedMemory,
 };
 
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
@@ -68,7 +68,8 @@ plain!(
     LaunchStack,
     NativeCode,
     Module,
-    GraphBuild
+    GraphBuild,
+    Instruction
 );
 
 /// A struct that follows a record of fixed size and has no header of its own: `repr(C)`, integers

@@ -3,6 +3,7 @@
 use super::header::Header;
 #[cfg(doc)]
 use super::{CodeObject, Kernel};
+use super::{encode, kind, with_tail};
 
 /// A sample of a wave's program counter. Its kind names the method: host traps, or the device itself.
 #[repr(C)]
@@ -36,6 +37,48 @@ pub struct PcSample {
     pub workgroup: [u32; 3],
     /// What the device noted about the wave, if it took the sample itself; see the methods.
     pub snapshot: [u32; 3],
+}
+
+/// An instruction that was sampled. Its text (`text_len` bytes) and its line in the sources
+/// (`comment_len` bytes, as `file:line`) follow, both UTF-8. The attaching side adds it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Instruction {
+    /// Common header.
+    pub header: Header,
+    /// [`CodeObject::code_object_id`].
+    pub code_object_id: u64,
+    /// Offset from the code object's load address ([`PcSample::offset`]).
+    pub offset: u64,
+    /// Bytes of the text.
+    pub text_len: u32,
+    /// Bytes of the line in the sources.
+    pub comment_len: u32,
+}
+
+impl Instruction {
+    /// Returns the record.
+    pub fn record(code_object_id: u64, offset: u64, text: &str, comment: &str) -> Vec<u8> {
+        let instruction = Instruction {
+            header: Header {
+                kind: kind::INSTRUCTION,
+                ..Header::default()
+            },
+            code_object_id,
+            offset,
+            text_len: text.len() as u32,
+            comment_len: comment.len() as u32,
+        };
+        encode(&instruction, [text, comment].concat().as_bytes())
+    }
+}
+
+/// Reads an instruction, its text, and its line.
+pub(super) fn instruction(body: &[u8]) -> Option<(Instruction, &[u8], &[u8])> {
+    let len = |it: &Instruction| (it.text_len as usize).saturating_add(it.comment_len as usize);
+    let (fixed, tail) = with_tail(body, len)?;
+    let (text, comment) = tail.split_at_checked(fixed.text_len as usize)?;
+    Some((fixed, text, comment))
 }
 
 /// What the bits of [`PcSample::snapshot`] mean on gfx9 (`docs/sources.md#samples`).

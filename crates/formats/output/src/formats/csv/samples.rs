@@ -1,7 +1,4 @@
 //! Samples of program counters: AMD's columns, and behind them where the instruction is.
-//!
-//! Without a disassembler, the instruction is a place: the kernel and the offset in it, as debuggers
-//! write it.
 
 use super::row::Row;
 use crate::job::Job;

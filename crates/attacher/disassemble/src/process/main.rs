@@ -1,0 +1,79 @@
+//! The process that has a disassembler: reads a question on its standard input, and writes the answer to
+//! its standard output (`midair_disassemble::wire`).
+//!
+//!     midair-disassemble library=FILE ... objdump=PROGRAM ...
+//!
+//! It uses the first that works and knows the device: AMD's library, or LLVM's program. Neither is ever
+//! loaded into an attacher, and neither sees more of a target than the bytes of instructions.
+
+mod comgr;
+mod limits;
+mod objdump;
+
+use midair_disassemble::tools::{LIBRARY, OBJDUMP, REMEDY};
+use midair_disassemble::wire::{BY, NONE, Question};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// A disassembler.
+trait Disassembler {
+    /// Returns the text of each instruction in turn; empty where the bytes are none.
+    fn texts<'s>(&'s mut self, question: &'s Question) -> Box<dyn Iterator<Item = String> + 's>;
+}
+
+fn main() -> io::Result<()> {
+    limits::set()?;
+    let mut answer = own_output()?;
+    let Some(question) = Question::read(io::stdin().lock())? else {
+        return Err(io::Error::other("the question is not understood"));
+    };
+    let mut last = String::new();
+    for argument in std::env::args_os().skip(1) {
+        let (file, opened) = match (after(&argument, LIBRARY), after(&argument, OBJDUMP)) {
+            (Some(file), _) => (file, comgr::open(file, &question)),
+            (None, Some(file)) => (file, objdump::open(file, &question)),
+            (None, None) => continue,
+        };
+        match opened {
+            Ok(mut disassembler) => {
+                writeln!(answer, "{BY}{}", file.display())?;
+                for text in disassembler.texts(&question) {
+                    writeln!(answer, "{}", text.replace('\n', " ").trim())?;
+                }
+                return answer.flush();
+            }
+            // Of a disassembler that is there, but does not know the device, more is known.
+            Err(Some(why)) => last = format!(" ({})", why.replace('\n', " ")),
+            Err(None) => {}
+        }
+    }
+    writeln!(
+        answer,
+        "{NONE}no disassembler knows {}{last}; {REMEDY}",
+        question.device
+    )?;
+    answer.flush()
+}
+
+fn after<'a>(argument: &'a OsString, start: &str) -> Option<&'a OsStr> {
+    let rest = argument.as_bytes().strip_prefix(start.as_bytes())?;
+    Some(OsStr::from_bytes(rest))
+}
+
+/// Keeps standard output for the answer alone: what libraries print goes to standard error.
+fn own_output() -> io::Result<io::LineWriter<File>> {
+    let (out, error) = (io::stdout().as_raw_fd(), io::stderr().as_raw_fd());
+    // SAFETY: both descriptors are open, and no other thread exists yet that could close them.
+    let own = unsafe {
+        let own = libc::fcntl(out, libc::F_DUPFD_CLOEXEC, 3);
+        if own < 0 || libc::dup2(error, out) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        own
+    };
+    // SAFETY: the duplicate is open, and nothing else owns it.
+    Ok(io::LineWriter::new(unsafe { File::from_raw_fd(own) }))
+}
