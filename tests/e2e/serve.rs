@@ -1,6 +1,7 @@
 //! `midair serve`: what it answers is what the modelled GPUs did, and who may not ask gets nothing.
 
 mod http;
+mod otlp;
 
 use http::{Reply, Server, say};
 use midair_tests::modellog::ModelLog;

@@ -12,6 +12,7 @@
 
 mod class;
 mod code;
+mod delays;
 mod fast;
 mod gauge;
 mod histogram;
@@ -28,11 +29,14 @@ mod watched;
 mod wishes;
 
 pub use code::Line;
+pub use delays::{Delays, SCHEMA as DELAY_SCHEMA};
 pub use gauge::Counter;
 pub use histogram::{Histogram, WIDTH as HISTOGRAM_WIDTH};
 pub use json::SCHEMA;
 pub use model::{Flight, Model, Pulse};
-pub use snapshot::{Call, Copies, Device, Head, Idle, Kernel, Queue, Snapshot, stragglers};
+pub use snapshot::{
+    Call, Copies, Device, Head, Idle, Kernel, Queue, Snapshot, kernel_label, stragglers,
+};
 pub use totals::{STATES, Totals};
 pub use trigger::{FORMS, Happened, Trigger};
 pub use watched::{Process, Watched};

@@ -319,7 +319,7 @@ impl Model {
             lanes.busy.add(start, end);
             if kernel.rung > 0 {
                 lanes.queued.add(kernel.rung, start);
-                self.sums.add_delay(start.saturating_sub(kernel.rung));
+                self.sums.delays.add(start.saturating_sub(kernel.rung));
             }
         }
     }

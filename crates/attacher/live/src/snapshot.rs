@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 const MOST_ROWS: usize = 512;
 
 /// The name of a kernel whose description was not seen.
-const UNSEEN: &str = "(kernel loaded before the attach, not described)";
+pub(crate) const UNSEEN: &str = "(kernel loaded before the attach, not described)";
 /// The name of the kernels beyond the limit.
-const FURTHER_KERNELS: &str = "(further kernels)";
+pub(crate) const FURTHER_KERNELS: &str = "(further kernels)";
 
 /// One process at one moment. Times are CLOCK_BOOTTIME ns, durations ns, and shares from 0 to 1.
 #[derive(Debug, Clone, Default)]
@@ -347,6 +347,12 @@ fn code(model: &Model, per_second: impl Fn(u64) -> f64) -> Option<Vec<Line>> {
     let mut lines = model.code.lines(model.pulse.now, per_second)?;
     lines.truncate(MOST_ROWS);
     Some(lines)
+}
+
+/// Returns the name of a kernel by its name in the code object, as screens show it.
+pub fn kernel_label(symbol: &str) -> String {
+    let label = table::kernel_labels(&[symbol.as_bytes()]).pop();
+    label.unwrap_or_default()
 }
 
 fn name_of(id: u64, labels: &BTreeMap<u64, String>) -> String {

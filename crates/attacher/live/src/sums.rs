@@ -1,7 +1,7 @@
 //! What a model keeps for [`crate::Totals`].
 
+use crate::delays::Delays;
 use crate::fast::Fast;
-use crate::histogram::Histogram;
 use std::collections::{BTreeMap, HashMap};
 
 /// What the bursts so far add up to.
@@ -13,16 +13,8 @@ pub(crate) struct Sums {
     pub(crate) switched: u64,
     pub(crate) cost: u32,
     pub(crate) devices: BTreeMap<u32, [u64; 5]>,
-    pub(crate) delays: Histogram,
-    pub(crate) delay: u64,
+    /// Times from a dispatch's doorbell to its start.
+    pub(crate) delays: Delays,
     /// The class of each kernel whose name is known.
     pub(crate) classes: HashMap<u64, &'static str, Fast>,
-}
-
-impl Sums {
-    /// Counts how long a dispatch waited for its start.
-    pub(crate) fn add_delay(&mut self, ns: u64) {
-        self.delays.add(ns);
-        self.delay = self.delay.saturating_add(ns);
-    }
 }

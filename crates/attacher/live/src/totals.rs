@@ -4,9 +4,9 @@
 //! grow for ever and are divided by the recorded time, so a reader may come as rarely as it likes.
 
 use crate::class;
-use crate::histogram::Histogram;
-use crate::model::{Lanes, Model};
-use crate::snapshot::direction_name;
+use crate::delays::Delays;
+use crate::model::{FURTHER, Lanes, Model};
+use crate::snapshot::{FURTHER_KERNELS, UNSEEN, direction_name};
 use midair_output::{Shares, Stat};
 use midair_record::event::Burst;
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ pub struct Totals {
     pub classes: BTreeMap<&'static str, Stat>,
     /// Copies: direction, bytes, times.
     pub copies: Vec<(String, u64, Stat)>,
-    /// Times from a dispatch's doorbell to its start, and their sum.
-    pub delays: (Histogram, u64),
+    /// Times from a dispatch's doorbell to its start.
+    pub delays: Delays,
     /// Records that were lost.
     pub lost: u64,
     /// Dispatches and copies without times.
@@ -77,8 +77,7 @@ impl Totals {
                 }
             }
         }
-        self.delays.0.merge(&later.delays.0);
-        self.delays.1 = self.delays.1.saturating_add(later.delays.1);
+        self.delays.merge(&later.delays);
         self.lost = self.lost.saturating_add(later.lost);
         self.untimed = self.untimed.saturating_add(later.untimed);
         // The thread is the same one in all sessions.
@@ -134,6 +133,22 @@ impl Model {
         self.sums.classes.extend(new);
     }
 
+    /// Returns the calls and the time (ns) of each kernel so far, by its name in the code object.
+    pub fn kernel_times(&self) -> BTreeMap<String, (u64, u64)> {
+        let mut all = BTreeMap::new();
+        for (id, ran) in &self.kernels {
+            let name = match self.symbol(*id) {
+                Some(symbol) => String::from_utf8_lossy(symbol).into_owned(),
+                None if *id == FURTHER => FURTHER_KERNELS.to_owned(),
+                None => UNSEEN.to_owned(),
+            };
+            let sum: &mut (u64, u64) = all.entry(name).or_default();
+            sum.0 = sum.0.saturating_add(ran.total.calls);
+            sum.1 = sum.1.saturating_add(ran.total.total);
+        }
+        all
+    }
+
     /// Returns the sums so far.
     pub fn totals(&mut self) -> Totals {
         self.classify();
@@ -157,7 +172,7 @@ impl Model {
             copies: (self.copies.iter())
                 .map(|(direction, all)| (direction_name(self, *direction), all.bytes, all.total))
                 .collect(),
-            delays: (sums.delays.clone(), sums.delay),
+            delays: sums.delays.clone(),
             lost: self.pulse.lost,
             untimed: self.untimed,
             worker: self.pulse.worker_ns,

@@ -44,6 +44,9 @@ const SHARE: f64 = 0.025;
 const ADVANCE: Duration = Duration::from_secs(1);
 /// The shortest turn of a process.
 const TURN: Duration = Duration::from_secs(10);
+/// The most kernels of a process that have names of their own, and the name of the others.
+const MOST_KERNELS: usize = 1000;
+const FURTHER: &str = "(further kernels)";
 /// The threads that detach at the end.
 const ENDING: usize = 8;
 
@@ -64,8 +67,9 @@ enum Doing {
 struct Member {
     found: Found,
     labels: Labels,
-    /// What the turns before this one add up to.
+    /// What the turns before this one add up to, and the kernels of them, where someone asks for kernels.
     before: Totals,
+    kernels: Kernels,
     watched: Watched,
     doing: Doing,
     /// When its last turn ended.
@@ -74,6 +78,19 @@ struct Member {
     paused: usize,
     due: Instant,
     failed: u32,
+}
+
+/// The calls and the time (ns) of each kernel, by its name in the code object.
+pub(crate) type Kernels = BTreeMap<String, (u64, u64)>;
+
+/// The kernels of a process since this server started.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) pid: u32,
+    pub(crate) start_ticks: u64,
+    pub(crate) name: String,
+    pub(crate) labels: Labels,
+    pub(crate) kernels: Kernels,
 }
 
 #[derive(Debug, Default)]
@@ -213,6 +230,7 @@ impl Always {
                 labels: Labels::of(found.pid).unwrap_or_default(),
                 found,
                 before: Totals::default(),
+                kernels: Kernels::new(),
                 watched: Watched::default(),
                 doing: Doing::Waits,
                 last: Instant::now(),
@@ -312,6 +330,9 @@ impl Always {
             let watched = std::mem::take(&mut member.watched);
             if let Some(totals) = totals(&watched) {
                 member.before.add(&totals);
+            }
+            if self.options.otlp.is_some() {
+                add(&mut member.kernels, kernels(&watched));
             }
             member.doing = Doing::Waits;
             member.last = Instant::now();
@@ -448,6 +469,33 @@ impl Always {
         });
     }
 
+    /// Returns the kernels of all processes.
+    pub(crate) fn ran(&self) -> Vec<Ran> {
+        let state = self.state();
+        let members = state.members.values();
+        let all: Vec<(Ran, Option<Watched>)> = members
+            .map(|member| {
+                let ran = Ran {
+                    pid: member.found.pid.get(),
+                    start_ticks: member.found.start_ticks,
+                    name: member.found.name.clone(),
+                    labels: member.labels.clone(),
+                    kernels: member.kernels.clone(),
+                };
+                let runs = matches!(member.doing, Doing::Runs(..) | Doing::Ends);
+                (ran, runs.then(|| member.watched.clone()))
+            })
+            .collect();
+        drop(state);
+        let all = all.into_iter().map(|(mut ran, watched)| {
+            if let Some(watched) = &watched {
+                add(&mut ran.kernels, kernels(watched));
+            }
+            ran
+        });
+        all.collect()
+    }
+
     /// Returns what is recorded.
     pub(crate) fn shown(&self) -> Recorded {
         let state = self.state();
@@ -499,6 +547,26 @@ fn totals(watched: &Watched) -> Option<Totals> {
     Some(model.totals())
 }
 
+/// Returns the kernels that a session has recorded so far.
+fn kernels(watched: &Watched) -> Kernels {
+    let processes = watched.processes();
+    let model = processes.first().map(|process| {
+        let model = process.model.lock();
+        model.unwrap_or_else(PoisonError::into_inner).kernel_times()
+    });
+    model.unwrap_or_default()
+}
+
+/// Adds kernels. Those beyond the limit have one name.
+fn add(sums: &mut Kernels, more: Kernels) {
+    for (name, (calls, ns)) in more {
+        let fits = sums.len() < MOST_KERNELS || sums.contains_key(&name);
+        let name = if fits { name } else { FURTHER.to_owned() };
+        let sum = sums.entry(name).or_default();
+        *sum = (sum.0.saturating_add(calls), sum.1.saturating_add(ns));
+    }
+}
+
 /// Reports processes that do not answer where there are more than before. Returns how many there are.
 fn more_hang(before: usize) -> usize {
     let hanging = hanging_looks();
@@ -519,7 +587,8 @@ fn in_thread(act: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Counts, Text, page};
+    use crate::metrics::{Counts, page};
+    use crate::text::{Text, write};
 
     #[test]
     fn a_panic_ends_no_recording_and_is_counted() {
@@ -534,7 +603,7 @@ mod tests {
         });
         assert_eq!(turns, 3);
         let shown = always.shown();
-        let page = page(Text::Open, &Counts::new(), 0, Some(&shown));
+        let page = write(&page(&Counts::new(), 0, None, Some(&shown)), Text::Open);
         assert!(page.contains("\nmidair_serve_restarts_total 2\n"), "{page}");
         // What manages it goes on, and ends when it is over.
         always.end();

@@ -8,7 +8,7 @@
 //! A browser on the same machine may be tricked by a page. So a request to a name that is not this
 //! machine's is refused (DNS rebinding), and so is one that another site's page makes.
 
-use crate::options::usage;
+use crate::usage::usage;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
 use midair_failure::Failure;
 use nix::unistd::Uid;
@@ -168,7 +168,7 @@ fn has_token(headers: &HeaderMap, token: &[u8]) -> bool {
     given.len() == token.len() && std::hint::black_box(differ) == 0
 }
 
-/// Reads the token of `--token-file`.
+/// Reads the token of `--token-file`, or of another option.
 ///
 /// # Errors
 /// Where there is none, it is short, or others may read it.
@@ -176,8 +176,8 @@ fn has_token(headers: &HeaderMap, token: &[u8]) -> bool {
     clippy::disallowed_methods,
     reason = "a file that the user names, with the user's rights"
 )]
-pub(crate) fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |why: String| usage(format!("--token-file {}: {why}", path.display()));
+pub(crate) fn read_token(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    let failed = |why: String| usage(format!("--{option} {}: {why}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
     let about = file.metadata().map_err(|error| failed(error.to_string()))?;
     if !about.is_file() || about.mode() & 0o027 != 0 {
@@ -377,7 +377,7 @@ mod tests {
         let with = |text: &str, mode| {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            read_token(&file).map_err(|failure| failure.what)
+            read_token("token-file", &file).map_err(|failure| failure.what)
         };
         assert_eq!(
             with("0123456789abcdef\n", 0o640).unwrap(),
@@ -387,6 +387,6 @@ mod tests {
         assert!(with("0123456789abcdef", 0o620).is_err());
         assert!(with("short", 0o600).is_err());
         assert!(with("0123456789abcdef 0123", 0o600).is_err());
-        assert!(read_token(dir.path()).is_err());
+        assert!(read_token("token-file", dir.path()).is_err());
     }
 }

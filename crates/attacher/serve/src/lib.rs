@@ -9,8 +9,11 @@
 //!   requests a browser may have been tricked into.
 //! * [`listen`] accepts connections within limits; [`stall`] ends those that do not move.
 //! * [`ask`] turns a request line into an [`ask::Ask`], and nothing else of a request is obeyed.
+//! * [`otlp`] sends metrics and profiles to a collector.
 //! * [`work`] attaches, looks and lists; [`answer`] is what goes back.
-//! * [`pages`] makes pages off the threads that serve; [`metrics`] is the page for Prometheus, [`processes`] its part about processes that [`always`] keeps recorded.
+//! * [`pages`] makes pages off the threads that serve; [`metrics`] has the server's own, [`processes`] has the ones
+//!   about processes that [`always`] keeps recorded. A [`page`] is written in a [`form`]: [`text`], or [`exposition`] with native
+//!   histograms.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -18,14 +21,20 @@ mod always;
 mod answer;
 mod ask;
 mod clients;
+mod exposition;
+mod form;
 mod listen;
 mod metrics;
 mod options;
+mod otlp;
+mod page;
 mod pages;
 mod policy;
 mod processes;
 mod route;
 mod stall;
+mod text;
+mod usage;
 mod work;
 
 use midair_failure::{Failure, Kind, plain};
@@ -59,7 +68,8 @@ fn run(words: &[String]) -> Result<(), Failure> {
     })?;
     let options = Options::parse(words)?;
     raise_limit();
-    let threads = options.sessions + work::LISTS + listen::MOST_LOOKS + pages::MAKING;
+    let threads =
+        options.sessions + work::LISTS + listen::MOST_LOOKS + pages::MAKING + otlp::THREADS;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVING)
         .max_blocking_threads(threads)

@@ -1,11 +1,14 @@
 //! The words of the program, by the table in `midair-settings`.
 
 use crate::clients::{Clients, read_token};
+use crate::otlp::client::Collector;
 use crate::policy::Policy;
-use midair_failure::{Failure, Kind};
+use crate::usage::usage;
+use midair_failure::Failure;
 use midair_settings::{SERVE, ServeOption, duration_word};
 use nix::unistd::User;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +16,9 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(600);
 /// The most attaches at the same time, whatever `--sessions` says.
 const MOST_SESSIONS: u64 = 64;
+
+/// How often metrics may be sent.
+const EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// The most that `--always` may name.
 const MOST_OVERHEAD: u32 = 50;
@@ -36,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) longest: Duration,
     /// What recording all processes all the time may cost each, in percent, where that is asked for.
     pub(crate) always: Option<u32>,
+    /// Where metrics are sent to, and how often.
+    pub(crate) otlp: Option<(Collector, Duration)>,
     /// The most MiB of one request's records, and of its answer.
     pub(crate) most_mib: u64,
 }
@@ -94,13 +102,14 @@ impl Options {
     /// Reads the words.
     ///
     /// # Errors
-    /// [`Kind::Usage`] for what is not an option or a value of one, and where strangers would get in.
+    /// [`midair_failure::Kind::Usage`] for what is not an option or a value of one, and where strangers would get in.
     pub(crate) fn parse(words: &[String]) -> Result<Options, Failure> {
         let given = Given::read(words)?;
         let listen: Vec<Address> = (given.all("listen").into_iter())
             .map(address)
             .collect::<Result<_, _>>()?;
-        let token = given.one("token-file").map(Path::new).map(read_token);
+        let token = given.one("token-file").map(Path::new);
+        let token = token.map(|file| read_token("token-file", file));
         let token = token.transpose()?;
         let open =
             |address: &&Address| matches!(address, Address::Tcp(at) if !at.ip().is_loopback());
@@ -132,13 +141,10 @@ impl Options {
             sessions: given.number("sessions", MOST_SESSIONS)? as usize,
             longest,
             always: given.one("always").map(percent).transpose()?,
+            otlp: otlp(&given)?,
             most_mib: given.number("most-mib", 1 << 20)?,
         })
     }
-}
-
-pub(crate) fn usage(what: String) -> Failure {
-    Failure::new(Kind::Usage, what)
 }
 
 fn percent(word: &str) -> Result<u32, Failure> {
@@ -149,6 +155,22 @@ fn percent(word: &str) -> Result<u32, Failure> {
             "--always {word} is not a percentage from 1% to {MOST_OVERHEAD}%"
         ))
     })
+}
+
+fn otlp(given: &Given<'_>) -> Result<Option<(Collector, Duration)>, Failure> {
+    let every = given.one("otlp-every").unwrap_or_default();
+    let every = duration_word(every)
+        .filter(|time| EVERY.contains(time))
+        .ok_or_else(|| usage(format!("--otlp-every {every} is not a time from 1s to 1h")))?;
+    let token = given.one("otlp-token-file").map(Path::new);
+    match (given.one("otlp"), token) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(usage("--otlp-token-file requires --otlp".to_owned())),
+        (Some(url), token) => {
+            let token = token.map(|file| read_token("otlp-token-file", file));
+            Ok(Some((Collector::new(url, token.transpose()?)?, every)))
+        }
+    }
 }
 
 fn address(word: &str) -> Result<Address, Failure> {
@@ -211,6 +233,12 @@ mod tests {
             ("--always 51", "a percentage"),
             ("--longest 11m", "at most 10m"),
             ("--client-user no-such-user-here", "there is no user"),
+            ("--otlp ftp://collector", "--otlp"),
+            ("--otlp http://", "--otlp"),
+            ("--otlp http://c/?x=1", "--otlp"),
+            ("--otlp http://user@c", "--otlp"),
+            ("--otlp-every 1ms", "from 1s to 1h"),
+            ("--otlp-token-file /x", "requires --otlp"),
             ("--only-name (", "--only-name"),
             ("--only-cgroup kubepods", "--only-cgroup"),
             ("--token-file /nowhere/token", "/nowhere/token"),

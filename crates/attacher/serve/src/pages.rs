@@ -1,9 +1,9 @@
-//! Pages of metrics: made in a thread of their own, one at a time for each text.
+//! Pages of metrics: made in a thread of their own, one at a time for each format.
 //!
 //! Making a page takes locks that sessions hold, so it may take long on a busy machine. A scraper does not wait for
 //! that: it gets the last finished page, with its age, and the page that is being made is the next one's.
 
-use crate::metrics::Text;
+use crate::form::Form;
 use hyper::body::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// The oldest page that is an answer.
 const OLDEST: Duration = Duration::from_secs(300);
 /// The threads that make pages, at most.
-pub(crate) const MAKING: usize = 2;
+pub(crate) const MAKING: usize = Form::ALL;
 
 /// A finished page.
 #[derive(Debug, Clone)]
@@ -40,47 +40,44 @@ impl Drop for Wakes {
     }
 }
 
-/// The pages of one text.
+/// The pages of one format.
 #[derive(Debug)]
-struct Form {
+struct Kept {
     making: Arc<Semaphore>,
     last: watch::Sender<Option<Made>>,
 }
 
-impl Default for Form {
-    fn default() -> Form {
-        Form {
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept {
             making: Arc::new(Semaphore::new(1)),
             last: watch::Sender::new(None),
         }
     }
 }
 
-/// The pages of all texts.
+/// The pages of all formats.
 #[derive(Debug, Default)]
-pub(crate) struct Pages([Form; MAKING]);
+pub(crate) struct Pages([Kept; MAKING]);
 
 impl Pages {
     /// Returns a page: a new one by `make` if that does not take long, or else the last one. None where there is
     /// none for too long.
     pub(crate) async fn get(
         &self,
-        text: Text,
-        make: impl FnOnce() -> String + Send + 'static,
+        form: Form,
+        make: impl FnOnce() -> Bytes + Send + 'static,
     ) -> Option<Made> {
-        let form = match text {
-            Text::Open => &self.0[0],
-            Text::Prometheus => &self.0[1],
-        };
-        let mut finished = form.last.subscribe();
-        if let Ok(permit) = Arc::clone(&form.making).try_acquire_owned() {
-            let last = form.last.clone();
+        let kept = self.0.get(form.number())?;
+        let mut finished = kept.last.subscribe();
+        if let Ok(permit) = Arc::clone(&kept.making).try_acquire_owned() {
+            let last = kept.last.clone();
             spawn_blocking(move || {
                 let wakes = Wakes(last);
                 let _permit = permit;
                 // The page is as old as its oldest number.
                 let at = Instant::now();
-                let page = make().into();
+                let page = make();
                 wakes.0.send_if_modified(|it| {
                     *it = Some(Made { page, at });
                     false
@@ -88,13 +85,13 @@ impl Pages {
             });
         }
         let quick = tokio::time::timeout(LONG, finished.changed()).await;
-        let last = form.last.borrow().clone();
+        let last = kept.last.borrow().clone();
         match (quick, last) {
             (Err(_), Some(last)) if last.age() < OLDEST => Some(last),
             (Ok(_), last) => last.filter(|last| last.age() < OLDEST),
             (Err(_), _) => {
                 let _ = tokio::time::timeout(LONGEST, finished.changed()).await;
-                let last = form.last.borrow().clone();
+                let last = kept.last.borrow().clone();
                 last.filter(|last| last.age() < OLDEST)
             }
         }
@@ -104,7 +101,10 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Text;
     use std::sync::mpsc::channel;
+
+    const OPEN: Form = Form::Text(Text::Open);
 
     #[test]
     fn a_page_that_takes_long_is_the_next_one() {
@@ -114,12 +114,12 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let pages = Pages::default();
-            let open = |text: &'static str| pages.get(Text::Open, move || text.to_owned());
+            let open = |text: &'static str| pages.get(OPEN, move || text.into());
             // There is none to fall back to, so a request waits.
             let (release, held) = channel::<()>();
-            let slow = pages.get(Text::Open, move || {
+            let slow = pages.get(OPEN, move || {
                 let _ = held.recv();
-                "1".to_owned()
+                "1".into()
             });
             let releases = std::thread::spawn(move || {
                 std::thread::sleep(2 * LONG);
@@ -129,15 +129,15 @@ mod tests {
             releases.join().unwrap();
             let (release, held) = channel::<()>();
             let began = Instant::now();
-            let second = pages.get(Text::Open, move || {
+            let second = pages.get(OPEN, move || {
                 let _ = held.recv();
-                "2".to_owned()
+                "2".into()
             });
             let second = second.await.unwrap();
             assert!(second.page == "1" && second.age() >= LONG && began.elapsed() >= LONG);
             // No other is made meanwhile.
             assert_eq!(open("3").await.unwrap().page, "1");
-            let other = pages.get(Text::Prometheus, || "other".to_owned());
+            let other = pages.get(Form::Protobuf, || "other".into());
             assert_eq!(other.await.unwrap().page, "other");
             release.send(()).unwrap();
             let until = Instant::now() + Duration::from_secs(10);
@@ -156,8 +156,8 @@ mod tests {
         runtime.block_on(async {
             let pages = Pages::default();
             let began = Instant::now();
-            assert!(pages.get(Text::Open, || panic!("no page")).await.is_none());
-            let next = pages.get(Text::Open, || "1".to_owned()).await;
+            assert!(pages.get(OPEN, || panic!("no page")).await.is_none());
+            let next = pages.get(OPEN, || "1".into()).await;
             assert_eq!(next.unwrap().page, "1");
             assert!(began.elapsed() < LONGEST);
         });

@@ -1,6 +1,6 @@
 //! Which processes a request may name.
 
-use crate::options::usage;
+use crate::usage::usage;
 use midair_failure::Failure;
 use midair_session::Found;
 use midair_session::find::cgroup;

@@ -1,7 +1,7 @@
 //! The part of the page about processes that are always recorded.
 
 use crate::always::Shown;
-use crate::metrics::Page;
+use crate::page::{Kind, Page, Value};
 use midair_live::{STATES, Totals};
 use std::collections::BTreeMap;
 
@@ -15,27 +15,12 @@ pub(crate) struct Recorded {
     pub(crate) restarts: u64,
 }
 
-/// Bounds of the delays' histogram, in ns.
-const BOUNDS: [u64; 11] = [
-    1_000,
-    4_000,
-    16_000,
-    64_000,
-    256_000,
-    1_000_000,
-    4_000_000,
-    16_000_000,
-    64_000_000,
-    256_000_000,
-    1_000_000_000,
-];
-
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
 /// Adds a sample: labels besides the process, and the value.
-type Add<'a> = dyn FnMut(&[(&str, &str)], f64) + 'a;
+type Add<'a> = dyn FnMut(&[(&'static str, &str)], f64) + 'a;
 
 /// A family, and how its samples follow from a process.
 struct Family {
@@ -133,12 +118,8 @@ const COUNTERS: [Family; 9] = [
 
 /// Writes the families.
 pub(crate) fn write(page: &mut Page, recorded: &Recorded) {
-    page.family(
-        "midair_process",
-        "info",
-        "",
-        "What a process is, and whether it is recorded now",
-    );
+    let help = "What a process is, and whether it is recorded now";
+    let processes = page.family("midair_process", Kind::Info, "", help);
     for it in &recorded.processes {
         let (labels, pid) = (&it.labels, it.pid.to_string());
         let recorded = if it.is_recorded { "yes" } else { "no" };
@@ -153,69 +134,52 @@ pub(crate) fn write(page: &mut Page, recorded: &Recorded) {
             ("rank", &labels.rank),
             ("recorded", recorded),
         ];
-        page.sample("midair_process_info", &all, 1.0);
+        processes.add(&all, 1.0);
     }
-    let name = "midair_attach_failures";
-    page.family(name, "counter", "", "Attaches that failed, by exit code");
+    let help = "Attaches that failed, by exit code";
+    let failures = page.family("midair_attach_failures", Kind::Counter, "", help);
     for (code, count) in &recorded.failures {
-        let code = code.to_string();
-        page.counted(name, &[("exit_code", &code)], *count as f64);
+        failures.add(&[("exit_code", &code.to_string())], *count as f64);
     }
-    let name = "midair_serve_restarts";
     let help = "Times that the recording of all processes failed and started again";
-    page.family(name, "counter", "", help);
-    page.counted(name, &[], recorded.restarts as f64);
+    page.family("midair_serve_restarts", Kind::Counter, "", help)
+        .add(&[], recorded.restarts as f64);
     // Of processes that come and go unrecorded there are no series.
     let recorded: Vec<(String, &Totals)> = (recorded.processes.iter())
         .filter(|it| it.totals.bursts > 0)
         .map(|it| (it.pid.to_string(), &it.totals))
         .collect();
     for family in &COUNTERS {
-        page.family(family.name, "counter", family.unit, family.help);
+        let to = page.family(family.name, Kind::Counter, family.unit, family.help);
         for (pid, totals) in &recorded {
             (family.samples)(totals, &mut |more, value| {
                 let mut labels = vec![("pid", pid.as_str())];
                 labels.extend_from_slice(more);
-                page.counted(family.name, &labels, value);
+                to.add(&labels, value);
             });
         }
     }
-    let name = "midair_overhead_ratio";
     let help = "Share of its speed that the process loses by being recorded";
-    page.family(name, "gauge", "ratio", help);
+    let overheads = page.family("midair_overhead_ratio", Kind::Gauge, "ratio", help);
     for (pid, totals) in &recorded {
-        page.sample(name, &[("pid", pid)], totals.overhead);
+        overheads.add(&[("pid", pid)], totals.overhead);
     }
-    let name = "midair_launch_delay_seconds";
     let help = "Time from a kernel's doorbell to its start";
-    page.family(name, "histogram", "seconds", help);
+    let delays = page.family(
+        "midair_launch_delay_seconds",
+        Kind::Histogram,
+        "seconds",
+        help,
+    );
     for (pid, totals) in &recorded {
-        delays(page, name, pid, totals);
+        delays.add(&[("pid", pid)], Value::Delays(totals.delays.clone()));
     }
-}
-
-fn delays(page: &mut Page, name: &str, pid: &str, totals: &Totals) {
-    let (histogram, sum) = &totals.delays;
-    let classes = histogram.classes();
-    let below = |bound: u64| {
-        let below = classes.iter().filter(|(least, _)| *least < bound);
-        below.map(|(_, count)| u64::from(*count)).sum::<u64>()
-    };
-    let bucket = format!("{name}_bucket");
-    for bound in BOUNDS {
-        let le = format!("{:?}", seconds(bound));
-        page.sample(&bucket, &[("pid", pid), ("le", &le)], below(bound) as f64);
-    }
-    let all = below(u64::MAX) as f64;
-    page.sample(&bucket, &[("pid", pid), ("le", "+Inf")], all);
-    page.sample(&format!("{name}_count"), &[("pid", pid)], all);
-    page.sample(&format!("{name}_sum"), &[("pid", pid)], seconds(*sum));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Text;
+    use crate::text::{self, Text};
     use midair_session::Labels;
     use std::collections::BTreeSet;
 
@@ -237,14 +201,14 @@ mod tests {
             is_recorded: true,
             totals,
         };
-        let mut page = Page::new(text);
+        let mut page = Page::default();
         let recorded = Recorded {
             processes: vec![shown],
             failures: BTreeMap::from([(15, 2)]),
             restarts: 1,
         };
         write(&mut page, &recorded);
-        page.finish()
+        text::write(&page, text)
     }
 
     #[test]
@@ -269,6 +233,9 @@ mod tests {
         }
     }
 
+    /// Families that are there where a collector is.
+    const OTLP: [&str; 2] = ["midair_otlp_requests_total", "midair_otlp_rejected_total"];
+
     /// What comes with midair and asks for metrics asks for those that are there.
     #[test]
     fn recipes_and_documents_name_what_is_there() {
@@ -281,6 +248,7 @@ mod tests {
             "hanging_looks",
         ];
         let server = server.map(|name| format!("midair_serve_{name}"));
+        let server = [server.as_slice(), &OTLP.map(str::to_owned)].concat();
         for recipe in [
             include_str!("../../../../examples/serve/alerts.yaml"),
             include_str!("../../../../examples/serve/dashboard.json"),

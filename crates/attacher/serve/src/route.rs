@@ -1,10 +1,14 @@
 //! From a request to its answer.
 
+use crate::always::Ran;
 use crate::answer::{Answer, Body, answer, document, refused, text};
 use crate::ask::{Ask, NotAsked};
 use crate::clients::{Peer, Refused};
-use crate::metrics::{self, Counts, Text};
+use crate::form::Form;
+use crate::metrics::{self, Counts};
 use crate::options::Options;
+use crate::otlp::outbox::Exported;
+use crate::page::Page;
 use crate::pages::Pages;
 use crate::work::Work;
 use hyper::body::Incoming;
@@ -19,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) options: Arc<Options>,
     pub(crate) counts: Counts,
     pages: Pages,
+    /// What was sent to a collector, where that was asked for.
+    pub(crate) exported: Option<Arc<Exported>>,
     work: Work,
 }
 
@@ -47,14 +53,26 @@ impl Server {
             work: Work::new(Arc::clone(&options))?,
             counts: Counts::new(),
             pages: Pages::default(),
+            exported: options.otlp.is_some().then(Arc::default),
             options,
         })
     }
 
+    /// Returns the kernels of all processes that are always recorded.
+    pub(crate) fn ran(&self) -> Vec<Ran> {
+        self.work.always().map_or_else(Vec::new, |it| it.ran())
+    }
+
     /// Makes the page of metrics.
-    fn page(&self, form: Text) -> String {
+    pub(crate) fn page(&self) -> Page {
         let recorded = self.work.always().map(|always| always.shown());
-        metrics::page(form, &self.counts, self.work.under_way(), recorded.as_ref())
+        let exported = self.exported.as_deref();
+        metrics::page(
+            &self.counts,
+            self.work.under_way(),
+            exported,
+            recorded.as_ref(),
+        )
     }
 }
 
@@ -64,7 +82,7 @@ pub(crate) async fn route(server: &Arc<Server>, peer: Peer, request: &Request<In
         Ok(ask) => {
             let accept = request.headers().get(ACCEPT);
             let accept = accept.and_then(|accept| accept.to_str().ok());
-            let form = Text::accepted(accept.unwrap_or_default());
+            let form = Form::accepted(accept.unwrap_or_default());
             (ask.kind(), obey(server, ask, form).await)
         }
         Err(answer) => ("none", *answer),
@@ -122,13 +140,13 @@ fn forbidden(why: Refused) -> Answer {
     }
 }
 
-async fn obey(server: &Arc<Server>, ask: Ask, form: Text) -> Answer {
+async fn obey(server: &Arc<Server>, ask: Ask, form: Form) -> Answer {
     let work = &server.work;
     match ask {
         Ask::Index => text("text/plain; charset=utf-8", INDEX.to_owned()),
         Ask::Metrics => {
             let of = Arc::clone(server);
-            match server.pages.get(form, move || of.page(form)).await {
+            match server.pages.get(form, move || form.write(&of.page())).await {
                 None => refused(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "making the page takes too long",

@@ -85,6 +85,20 @@ pub const SERVE: &[ServeOption] = &[
         "PERCENT",
         "Keep every GPU process recorded in bursts, at this cost at most, for /metrics",
     ),
+    once(
+        "otlp",
+        "URL",
+        "Send metrics, and with --always profiles, to this OpenTelemetry collector, such as http://127.0.0.1:4318",
+    ),
+    with(
+        "60s",
+        once("otlp-every", "TIME", "Send them this often, 1s to 1h"),
+    ),
+    once(
+        "otlp-token-file",
+        "FILE",
+        "Send 'Authorization: Bearer TOKEN' to the collector, with the token in this file, which only its owner may read",
+    ),
     with(
         "4",
         once(

@@ -370,7 +370,7 @@ fn bursts_add_up_to_their_time_and_no_more() {
     let states = [40, 0, 20, 0, 40].map(|time| time * ms);
     assert_eq!(totals.gpus, [(2, states)]);
     near(totals.overhead, 0.1 * 0.2);
-    assert_eq!(totals.delays.1, 70 * ms);
+    assert_eq!(totals.delays.sum(), 70 * ms);
     assert_eq!(totals.classes["other"].calls, 2);
     // A later session of the process adds to it.
     let mut both = totals.clone();

@@ -1,0 +1,254 @@
+//! Sends one request to a collector, by the rules of OTLP over HTTP.
+
+use super::messages::Answer;
+use super::signal::Signal;
+use crate::answer::Body;
+use crate::usage::usage;
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use midair_failure::Failure;
+use prost::Message;
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// How long one request may take in all.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of an answer, of its head, and the most headers.
+const MOST_ANSWER: usize = 64 << 10;
+const MOST_HEAD: usize = 16 << 10;
+const MOST_HEADERS: usize = 64;
+/// Which draft of the profiles signal this is (`v1development` of opentelemetry-proto 1.10): a collector that knows
+/// another one refuses it before it reads anything.
+const PROFILES: (&str, &str) = ("otlp-profiles-development-version", "1");
+
+/// A collector.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Collector {
+    host: String,
+    port: u16,
+    /// What the header `Host` says.
+    authority: String,
+    /// The start of all paths.
+    base: String,
+    token: Option<HeaderValue>,
+}
+
+/// What became of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The collector took it, but for so many of its parts.
+    Taken { rejected: u64 },
+    /// The collector does not take it, and will not.
+    Refused(String),
+    /// It may take it later, after this time if it says so.
+    Again(Option<Duration>, String),
+}
+
+impl fmt::Display for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.base)
+    }
+}
+
+impl Collector {
+    /// # Errors
+    /// Where the address is none.
+    pub(crate) fn new(url: &str, token: Option<Vec<u8>>) -> Result<Collector, Failure> {
+        let wrong = || {
+            usage(format!("--otlp {url} is not an address of a collector"))
+                .hint("such as http://127.0.0.1:4318")
+        };
+        let uri: Uri = url.parse().map_err(|_| wrong())?;
+        let authority = uri.authority().ok_or_else(wrong)?;
+        let is_plain = uri.scheme_str() == Some("http") && !authority.as_str().contains('@');
+        if !is_plain || uri.query().is_some() || authority.host().is_empty() {
+            return Err(wrong());
+        }
+        let token = token.map(|token| [b"Bearer ".as_slice(), &token].concat());
+        let token = token.map(|token| HeaderValue::from_bytes(&token));
+        let mut token = token.transpose().map_err(|_| wrong())?;
+        if let Some(token) = &mut token {
+            token.set_sensitive(true);
+        }
+        let host = authority.host();
+        let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        Ok(Collector {
+            host: bare.unwrap_or(host).to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            authority: authority.as_str().to_owned(),
+            base: uri.path().trim_end_matches('/').to_owned(),
+            token,
+        })
+    }
+
+    /// Sends a request, once.
+    pub(crate) async fn post(&self, signal: Signal, bytes: Bytes) -> Sent {
+        match tokio::time::timeout(PATIENCE, self.exchange(signal, bytes)).await {
+            Ok(Ok(sent)) => sent,
+            Ok(Err(error)) => Sent::Again(None, error.to_string()),
+            Err(_) => Sent::Again(None, "no answer in time".to_owned()),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        signal: Signal,
+        bytes: Bytes,
+    ) -> Result<Sent, Box<dyn Error + Send + Sync>> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let (mut to, connection) = hyper::client::conn::http1::Builder::new()
+            .max_buf_size(MOST_HEAD)
+            .max_headers(MOST_HEADERS)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        // It ends with this request, however that ends.
+        let mut drives = JoinSet::new();
+        drives.spawn(connection);
+        let answer = to.send_request(self.request(signal, bytes)?).await?;
+        let status = answer.status();
+        let after = answer.headers().get(RETRY_AFTER);
+        let after = after.and_then(|after| after.to_str().ok()?.trim().parse().ok());
+        let body = read(answer.into_body()).await;
+        Ok(match status {
+            StatusCode::OK => Sent::Taken {
+                rejected: rejected(&body?),
+            },
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => {
+                Sent::Again(after.map(Duration::from_secs), format!("status {status}"))
+            }
+            _ => Sent::Refused(format!("status {status}")),
+        })
+    }
+
+    fn request(&self, signal: Signal, bytes: Bytes) -> Result<Request<Body>, hyper::http::Error> {
+        let path = match signal {
+            Signal::Metrics => "/v1/metrics",
+            Signal::Profiles => "/v1development/profiles",
+        };
+        let mut request = Request::post(format!("{}{path}", self.base))
+            .header(HOST, &self.authority)
+            .header(CONTENT_TYPE, "application/x-protobuf")
+            .header(
+                USER_AGENT,
+                concat!("midair-serve/", env!("CARGO_PKG_VERSION")),
+            );
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        if signal == Signal::Profiles {
+            request = request.header(PROFILES.0, PROFILES.1);
+        }
+        request.body(Body::Whole(Some(bytes)))
+    }
+}
+
+/// Reads an answer up to its limit.
+async fn read(mut body: Incoming) -> Result<Vec<u8>, hyper::Error> {
+    let mut all = Vec::new();
+    while all.len() < MOST_ANSWER {
+        let part = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+        match part {
+            None => break,
+            Some(part) => {
+                if let Ok(bytes) = part?.into_data() {
+                    let most = MOST_ANSWER - all.len();
+                    all.extend_from_slice(&bytes[..bytes.len().min(most)]);
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Returns how many data points or profiles the collector says that it did not take.
+fn rejected(body: &[u8]) -> u64 {
+    let answer = Answer::decode(body).unwrap_or_default();
+    let partial = answer.partial_success.unwrap_or_default();
+    u64::try_from(partial.rejected).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_taken_apart() {
+        for (url, host, port, base) in [
+            ("http://c:4318", "c", 4318, ""),
+            ("http://c/", "c", 80, ""),
+            ("http://[::1]:4318/x/", "::1", 4318, "/x"),
+        ] {
+            let made = Collector::new(url, None).unwrap();
+            assert_eq!(
+                (made.host.as_str(), made.port, made.base.as_str()),
+                (host, port, base)
+            );
+        }
+        let made = Collector::new("http://c", Some(b"secret".to_vec())).unwrap();
+        assert!(!format!("{made:?}").contains("secret"), "{made:?}");
+        let request = made.request(Signal::Profiles, Bytes::new()).unwrap();
+        assert_eq!(request.headers()[AUTHORIZATION], "Bearer secret");
+        assert_eq!(request.uri(), "/v1development/profiles");
+    }
+
+    /// Sends to a collector with this answer.
+    fn sent(answer: &'static [u8]) -> Sent {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // One request is one write here.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer);
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let collector = Collector::new(&format!("http://{at}"), None).unwrap();
+        let sent = runtime.block_on(collector.post(Signal::Metrics, Bytes::from_static(b"x")));
+        answers.join().unwrap();
+        sent
+    }
+
+    #[test]
+    fn answers_mean_what_otlp_says() {
+        let again = |seconds: Option<u64>| seconds.map(Duration::from_secs);
+        let partial = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\x0a\x02\x08\x07";
+        assert_eq!(sent(partial), Sent::Taken { rejected: 7 });
+        let taken = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(sent(taken), Sent::Taken { rejected: 0 });
+        for (answer, wanted) in [
+            (
+                &b"HTTP/1.1 503 X\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"[..],
+                again(Some(7)),
+            ),
+            (b"HTTP/1.1 429 X\r\nContent-Length: 0\r\n\r\n", None),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", None),
+            (b"nonsense", None),
+            (b"", None),
+        ] {
+            let sent = sent(answer);
+            let is_wanted = matches!(&sent, Sent::Again(after, _) if *after == wanted);
+            assert!(is_wanted, "{sent:?}");
+        }
+        // It goes nowhere else, and what it does not take is not sent again.
+        for refused in [
+            &b"HTTP/1.1 302 X\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"[..],
+            b"HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n",
+        ] {
+            assert!(matches!(sent(refused), Sent::Refused(_)));
+        }
+    }
+}
