@@ -126,10 +126,16 @@ fn work(target: &mut LabTarget, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// Attaches, lets the program work, and detaches. Returns the rows of the table of samples.
-fn sampled(lab: &Lab, target: &mut LabTarget, words: &[&str], table: &str) -> Result<Csv> {
+/// Attaches, lets the program work, and detaches. Returns the rows of the table of samples, and the folded
+/// stacks.
+fn sampled(
+    lab: &Lab,
+    target: &mut LabTarget,
+    words: &[&str],
+    table: &str,
+) -> Result<(Csv, String)> {
     let out = tempfile::tempdir_in(lab.scratch())?;
-    let words = [&["--output-format", "csv"], words].concat();
+    let words = [&["--output-format", "csv", "folded"], words].concat();
     let mut attacher = attach(lab, target, out.path(), &words)?.spawn()?;
     attacher.expect_error("attached to process")?;
     work(target, "inside 40")?;
@@ -141,11 +147,43 @@ fn sampled(lab: &Lab, target: &mut LabTarget, words: &[&str], table: &str) -> Re
     let shows = exit.stdout.iter().any(|line| line.starts_with(hottest));
     assert!(shows, "{exit}");
     let all = files(out.path());
-    let file = all
-        .iter()
-        .find(|file| file.to_string_lossy().ends_with(table))
-        .ok_or_else(|| format!("no {table} in {all:?}: {exit}"))?;
-    Csv::read(file)
+    let file = |end: &str| {
+        let found = all
+            .iter()
+            .find(|file| file.to_string_lossy().ends_with(end));
+        found.ok_or_else(|| format!("no {end} in {all:?}: {exit}"))
+    };
+    Ok((
+        Csv::read(file(table)?)?,
+        std::fs::read_to_string(file(".folded")?)?,
+    ))
+}
+
+/// Checks that the time of `vadd` is split by these samples, by their offsets: each instruction has its share
+/// of the whole, below its line in the sources.
+fn check_flame(folded: &str, samples: &BTreeMap<u64, u64>) -> Result<()> {
+    let mut times: BTreeMap<u64, u64> = BTreeMap::new();
+    for line in folded.lines().filter(|line| line.starts_with("vadd(")) {
+        let (path, time) = line.rsplit_once(' ').ok_or("a line has a time")?;
+        let mut frames = path.split(';').skip(1);
+        let (place, instruction) = (frames.next(), frames.next().unwrap_or_default());
+        let found = INSTRUCTIONS.iter().find(|(offset, text, line)| {
+            let offset: u64 = offset.parse().unwrap_or_default();
+            let line = line.trim_start_matches("/src/");
+            place == Some(&format!("{line} (sampled)"))
+                && instruction == format!("+{offset:#x} {text} (sampled)")
+        });
+        let (offset, ..) = found.ok_or_else(|| format!("not known: {line}"))?;
+        *times.entry(offset.parse()?).or_default() += time.parse::<u64>()?;
+    }
+    let (time, count) = (times.values().sum::<u64>(), samples.values().sum::<u64>());
+    for (offset, part) in &times {
+        let exact = time as f64 * samples[offset] as f64 / count as f64;
+        // A nanosecond for each row.
+        assert!((*part as f64 - exact).abs() < 10.0, "{times:?} {samples:?}");
+    }
+    assert_eq!(times.len(), samples.len(), "{folded}");
+    Ok(())
 }
 
 /// The samples that the model wrote since `from`, by kernel descriptor and offset; the invalid and the
@@ -198,7 +236,7 @@ fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
         (rarer, "pc_sampling_host_trap.csv", 1000),
     ] {
         let before = target.model_log()?.records.len();
-        let csv = sampled(&lab, &mut target, &words, table)?;
+        let (csv, folded) = sampled(&lab, &mut target, &words, table)?;
         let log = target.model_log()?;
         let (wanted, invalid, lost) = written(&log, before);
         assert_eq!(invalid > 0, words == rare);
@@ -240,6 +278,9 @@ fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
         }
         seen.retain(|(name, _), _| name == "vadd" || name == "scale");
         assert_eq!(seen, by_name, "{table}");
+        let of_vadd = by_name.iter().filter(|((name, _), _)| name == "vadd");
+        let of_vadd = of_vadd.map(|((_, offset), count)| (*offset, *count));
+        check_flame(&folded, &of_vadd.collect())?;
         let all = seen.values().sum::<u64>() + lost + invalid;
         assert!(all > least, "{seen:?} {lost} {invalid}");
     }

@@ -20,6 +20,8 @@ const DEPTH: usize = 8;
 const MOST_ENTRIES: usize = 100_000;
 /// The most frames of a stack.
 const MOST_FRAMES: usize = 256;
+/// The end of the names of frames below kernels.
+const SAMPLED: &str = " (sampled)";
 /// The ends of the names of files with stacks, the one that is taken first.
 const ENDS: [&str; 3] = [".db", ".folded", ".html"];
 const HOW: &str = "midair flame and midair attach --stacks python record them, and -f html, rocpd and folded have them";
@@ -144,7 +146,10 @@ fn folded(path: &Path, to: &mut Recorded) -> Result<(), Failure> {
             return Err(damaged(path, &"a line has no time"));
         };
         let names: Vec<String> = stack.split(';').map(str::to_owned).collect();
-        let innermost = names.iter().rev().nth(1).or(names.first());
+        // What is below a kernel is from samples of it.
+        let is_own = |name: &&String| !name.ends_with(SAMPLED);
+        let mut inwards = names.iter().rev().filter(is_own);
+        let innermost = inwards.nth(1).or(names.first());
         count_line(to, innermost.cloned().unwrap_or_default(), time);
         count(to, names, time);
     }
@@ -298,6 +303,15 @@ mod tests {
         assert_eq!(recorded.stacks, BTreeMap::from(wanted));
         assert_eq!(recorded.lines["main"], 11);
         assert_eq!(read(directory.path()).unwrap(), recorded);
+    }
+
+    #[test]
+    fn frames_below_a_kernel_are_no_lines_of_code() {
+        let text = "main;step;gemm;a.hip:7 (sampled);+0x10 s_nop 0 (sampled) 5\nmain;step;gemm;+0x0 (sampled) 2\n";
+        let (_directory, file) = written("a.folded", text);
+        let recorded = read(&file).unwrap();
+        assert_eq!(recorded.lines, BTreeMap::from([("step".to_owned(), 7)]));
+        assert_eq!(recorded.stacks.len(), 2);
     }
 
     #[test]

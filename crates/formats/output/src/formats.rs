@@ -1,6 +1,7 @@
 //! The formats that can be written. A new one is a module with a [`Writer`](crate::sink::Writer),
 //! and a row here.
 
+pub(crate) mod below;
 pub(crate) mod csv;
 pub(crate) mod difference;
 pub(crate) mod folded;

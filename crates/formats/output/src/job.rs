@@ -4,6 +4,7 @@
 use crate::code::Sampled;
 use crate::counters::Counting;
 use crate::events::Events;
+use crate::formats::below::Below;
 use crate::graphs::Graphs;
 use crate::model::{Plan, Trace};
 use crate::options::{AgentIndex, KernelNames};
@@ -92,6 +93,7 @@ pub(crate) struct Job<'a> {
     /// Where kernels are in memory.
     pub(crate) code: samples::Kernels,
     sampled: OnceLock<Sampled>,
+    below: OnceLock<Below>,
     /// Launches of HIP's graphs, and their kernels.
     pub(crate) graphs: Graphs,
     /// Records of HIP's events and waits for them, and their barriers.
@@ -111,6 +113,7 @@ impl<'a> Job<'a> {
         Job {
             code: samples::Kernels::of(index.symbols.values().map(|it| &it.record)),
             sampled: OnceLock::new(),
+            below: OnceLock::new(),
             graphs: Graphs::read(trace),
             events: Events::read(trace),
             renamed: plan.rename_kernels.then(|| Renamed::read(&trace.records)),
@@ -140,6 +143,11 @@ impl<'a> Job<'a> {
                 (instruction.into_owned(), comment.into_owned())
             })
         })
+    }
+
+    /// Returns the samples of kernels, for flame graphs.
+    pub(crate) fn below(&self) -> &Below {
+        self.below.get_or_init(|| Below::read(self))
     }
 
     /// Returns a sampled instruction as text, and its line in the sources. Without a disassembler the

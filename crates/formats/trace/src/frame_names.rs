@@ -54,6 +54,8 @@ pub enum Part {
     Module,
     /// A function of a framework's dispatcher, a runtime or the interpreter.
     Inner,
+    /// A line or an instruction of a kernel that was sampled.
+    Sampled,
 }
 
 impl Part {
@@ -65,6 +67,7 @@ impl Part {
             Part::Operator => "operator",
             Part::Module => "module",
             Part::Inner => "inner",
+            Part::Sampled => "sampled",
         }
     }
 

@@ -12,7 +12,7 @@ use crate::options::Frames;
 use crate::sink::{Nothing, Opened, Sink, Writer};
 use midair_trace::code;
 use midair_trace::frame_names::Part;
-use midair_trace::index::{Sum, Work};
+use midair_trace::index::{Stat, Sum, Work};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 
@@ -61,16 +61,44 @@ fn process(job: &Job<'_>, jobs: &[Job<'_>]) -> Option<String> {
 /// A name on a path, and the part of a frame. None for work, and for work without a stack.
 pub(crate) type Named = (String, Option<Part>);
 
-/// Returns the GPU's work by stack, the outermost frame first; the last part is the work itself.
+/// Returns the GPU's work, and whether it has stacks.
+pub(crate) fn work(job: &Job<'_>) -> (Vec<(u32, Work, Sum)>, bool) {
+    let all: Vec<_> = job.index.stacks.all().collect();
+    if !all.is_empty() {
+        return (all, true);
+    }
+    let sum = |stat: &Stat| Sum {
+        stat: *stat,
+        ..Sum::default()
+    };
+    let kernels = job.index.kernels.iter();
+    let kernels = kernels.map(|(id, stat)| (0, Work::Kernel(*id), sum(stat)));
+    let copies = job
+        .index
+        .work
+        .iter()
+        .filter_map(|((kind, direction), stat)| {
+            let is_copy = *kind == midair_domain::kind::MEMORY_COPY;
+            is_copy.then_some((0, Work::Copy(*direction), sum(stat)))
+        });
+    (kernels.chain(copies).collect(), false)
+}
+
+/// Returns the GPU's work by stack, the outermost frame first; the last part is the work itself. A kernel
+/// with samples has its time below it ([`below`](super::below)), and without stacks it is the outermost.
 pub(crate) fn by_stack(job: &Job<'_>, frames: Frames) -> BTreeMap<Vec<Named>, Sum> {
     let stacks = &job.index.stacks;
+    let (work, has_stacks) = match job.index.samples.is_empty() {
+        true => (stacks.all().collect(), true),
+        false => work(job),
+    };
     let mut named: HashMap<u32, Vec<Named>> = HashMap::new();
     let mut all: BTreeMap<Vec<Named>, Sum> = BTreeMap::new();
-    for (stack, work, sum) in stacks.all() {
+    for (stack, work, sum) in work {
         let path = named
             .entry(stack)
             .or_insert_with(|| match stacks.shown_frames(stack, frames) {
-                _ if frames == Frames::None => Vec::new(),
+                _ if frames == Frames::None || !has_stacks => Vec::new(),
                 _ if stack == 0 => vec![(stacks.no_stack().to_owned(), None)],
                 None => vec![(code::UNKNOWN_STACK.to_owned(), None)],
                 Some(frames) => frames
@@ -80,6 +108,11 @@ pub(crate) fn by_stack(job: &Job<'_>, frames: Frames) -> BTreeMap<Vec<Named>, Su
                     .collect(),
             });
         let mut path = path.clone();
+        let mut sum = sum;
+        let parts = match work {
+            Work::Kernel(id) => job.below().split(id, stack, sum.stat.total),
+            Work::Copy(_) => Vec::new(),
+        };
         let work = match work {
             Work::Kernel(id) => code::one_line(&job.kernel_name_by_id(id)).into_owned(),
             Work::Copy(direction) => {
@@ -88,9 +121,22 @@ pub(crate) fn by_stack(job: &Job<'_>, frames: Frames) -> BTreeMap<Vec<Named>, Su
             }
         };
         path.push((work, None));
+        for (sampled, time) in parts {
+            let mut part = Sum::default();
+            part.stat.total = time;
+            let frames = path.iter().cloned().chain(sampled.frames(job));
+            all.entry(frames.collect()).or_default().merge(&part);
+            // The kernel itself keeps the number of its launches.
+            sum.stat.total = 0;
+        }
         all.entry(path).or_default().merge(&sum);
     }
     all
+}
+
+/// Whether the time of some work is below it, and only the number of launches is its own.
+fn is_split(job: &Job<'_>, sum: &Sum) -> bool {
+    !job.index.samples.is_empty() && sum.stat.total == 0
 }
 
 fn folded(jobs: &[Job<'_>]) -> String {
@@ -98,6 +144,9 @@ fn folded(jobs: &[Job<'_>]) -> String {
     for job in jobs {
         let process = process(job, jobs);
         for (path, sum) in by_stack(job, job.plan.frames) {
+            if is_split(job, &sum) {
+                continue;
+            }
             let frames: Vec<String> = process
                 .iter()
                 .chain(path.iter().map(|(name, _)| name))
@@ -117,6 +166,9 @@ fn speedscope(jobs: &[Job<'_>]) -> String {
         let (mut samples, mut weights) = (Vec::new(), Vec::new());
         let mut end = 0_u64;
         for (path, sum) in by_stack(job, job.plan.frames) {
+            if is_split(job, &sum) {
+                continue;
+            }
             let sample: Vec<usize> = path
                 .into_iter()
                 .map(|(frame, _)| {

@@ -34,8 +34,8 @@ const SCRIPT: &str = concat!(include_str!("html/flame.js"), include_str!("html/p
 const BODY: &str = include_str!("html/page.html");
 /// SHA-256 of [`STYLE`] and [`SCRIPT`] in base 64. A test compares them, and says what they should
 /// be.
-const STYLE_DIGEST: &str = "RONpBwxI3fWSsWm6+PR+UoBAAO60EqB47h6geRLRs5s=";
-const SCRIPT_DIGEST: &str = "Cg745T/f+4rBSEM3Qgc0meEIrDZ8Lkr3TI19LIiRLi8=";
+const STYLE_DIGEST: &str = "qFoTnHw8x3Z1aV5xPbQZZUCXZKvDRu05flrEGy7lrpc=";
+const SCRIPT_DIGEST: &str = "0khmZKvi2ocfbbps0JK9JhORTa2j43r8EFU1ybphesE=";
 
 /// Numbers beyond this are not exact in a browser.
 const MOST_EXACT: i128 = (1 << 53) - 1;
@@ -162,7 +162,8 @@ fn stacks(jobs: &[Job<'_>]) -> (Vec<Named>, Vec<Value>) {
     let mut places: HashMap<Named, usize> = HashMap::new();
     let mut frames: Vec<Named> = Vec::new();
     let mut all: Vec<([u64; 4], Vec<usize>)> = Vec::new();
-    for job in jobs.iter().filter(|job| job.index.stacks.is_on) {
+    let has_some = |job: &&Job<'_>| job.index.stacks.is_on || !job.index.samples.is_empty();
+    for job in jobs.iter().filter(has_some) {
         let process = (jobs.len() > 1).then(|| format!("process {}", job.trace.process.pid));
         let process = process.map(|name| (name, None));
         for (path, sum) in folded::by_stack(job, Frames::All) {

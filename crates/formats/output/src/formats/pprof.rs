@@ -4,6 +4,8 @@
 
 mod messages;
 
+use super::below::MARK;
+use super::folded;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
 use crate::options::Frames;
@@ -13,7 +15,7 @@ use flate2::write::GzEncoder;
 use foldhash::fast::RandomState;
 use messages::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use midair_trace::code;
-use midair_trace::index::{Index, Stat, Work};
+use midair_trace::index::Work;
 use prost::Message;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -99,15 +101,10 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
             });
         }
         let stacks = &job.index.stacks;
-        let mut all: Vec<_> = (stacks.all())
-            .map(|(stack, work, sum)| (stack, work, sum.stat))
-            .collect();
-        let has_stacks = !all.is_empty();
-        if !has_stacks {
-            all.extend(without_stacks(job.index));
-        }
+        let (mut all, has_stacks) = folded::work(job);
         all.sort_unstable_by_key(|(stack, work, _)| (*stack, *work));
-        for (stack, work, stat) in all {
+        for (stack, work, sum) in all {
+            let mut stat = sum.stat;
             let name = match work {
                 Work::Kernel(id) => job.kernel_name_by_id(id),
                 Work::Copy(direction) => {
@@ -125,6 +122,24 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
                     tables.location((&function.name, &function.file), line)
                 })),
             }
+            let parts = match work {
+                Work::Kernel(id) => job.below().split(id, stack, stat.total),
+                Work::Copy(_) => Vec::new(),
+            };
+            for (sampled, time) in parts {
+                let (line, instruction, reason) = sampled.parts(job);
+                let (file, line) = line.unwrap_or_default();
+                let reason = reason.map(|reason| tables.location((&marked(&reason), ""), 0));
+                let instruction = tables.location((&marked(&instruction), &file), line);
+                let inner = reason.into_iter().chain([instruction]);
+                profile.sample.push(Sample {
+                    location_id: inner.chain(locations.iter().copied()).collect(),
+                    value: vec![0, signed(time)],
+                    label: labels.clone(),
+                });
+                // The kernel itself keeps the number of its launches.
+                stat.total = 0;
+            }
             profile.sample.push(Sample {
                 location_id: locations,
                 value: vec![signed(stat.calls), signed(stat.total)],
@@ -136,17 +151,6 @@ fn profile(jobs: &[Job<'_>]) -> Profile {
     profile.function = tables.functions;
     profile.string_table = tables.texts;
     profile
-}
-
-/// Returns the work of a session that took no stacks.
-fn without_stacks(index: &Index) -> impl Iterator<Item = (u32, Work, Stat)> {
-    let kernels = index.kernels.iter();
-    let kernels = kernels.map(|(id, stat)| (0, Work::Kernel(*id), *stat));
-    let copies = index.work.iter().filter_map(|((kind, direction), stat)| {
-        let is_copy = *kind == midair_domain::kind::MEMORY_COPY;
-        is_copy.then_some((0, Work::Copy(*direction), *stat))
-    });
-    kernels.chain(copies)
 }
 
 /// Returns the time from the start of the first session to the end of the last one, in ns since 1970.
@@ -161,6 +165,11 @@ fn span(jobs: &[Job<'_>]) -> (u64, u64) {
     let first = sessions.clone().map(|(began, _)| began).min();
     let last = sessions.map(|(_, ended)| ended).max();
     (first.unwrap_or(0), last.unwrap_or(0))
+}
+
+/// Returns the name of a frame whose width is from samples.
+fn marked(name: &str) -> String {
+    format!("{name}{MARK}")
 }
 
 fn signed(number: u64) -> i64 {

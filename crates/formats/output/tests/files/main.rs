@@ -5,6 +5,7 @@
     reason = "helpers of tests, too, stop at the first surprise"
 )]
 
+mod below;
 mod common;
 mod compatibility;
 mod counted_so_far;

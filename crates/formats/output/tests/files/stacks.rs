@@ -128,6 +128,11 @@ pub(crate) fn describe(writer: &mut RecordWriter) {
 
 /// A session: each launch is a call and a kernel, the last one a copy.
 fn session() -> (Trace, Names) {
+    session_with(|_| {})
+}
+
+/// The same with further records.
+pub(crate) fn session_with(more: impl FnOnce(&mut RecordWriter)) -> (Trace, Names) {
     let golden = golden_json();
     let names = names(&golden);
     let mut writer = writer();
@@ -168,6 +173,7 @@ fn session() -> (Trace, Names) {
             append(&mut writer, &event::encode(&kernel, &[]));
         }
     }
+    more(&mut writer);
     let mut trace = trace_of(writer, &golden);
     (trace.process.init_time, trace.process.fini_time) = (500_000, 2_000_000);
     trace.attach.began_ns = 1_732_097_130_000_000_123;

@@ -28,7 +28,7 @@ const flame = (data, {by, make, time, percent, bytes}) => {
   let view = shown.find((view) => view.word === data.by) || shown[0];
   // An operator is called once, and then once for each of its dispatch keys.
   const isAgain = (path, at) => view.word !== 'frame' && at > 0 && path[at] === path[at - 1] && data.parts[path[at]] === 'operator';
-  const framesOf = (frames) => frames.filter((name) => data.parts[name] === null || view.has(data.parts[name]))
+  const framesOf = (frames) => frames.filter((name) => data.parts[name] === null || (data.parts[name] === 'sampled' ? !isInverted : view.has(data.parts[name])))
     .filter((_, at, path) => !isAgain(path, at));
   let isInverted = false, isUpwards = false, measure = present[0] || 0, root = null, focus = null;
   const node = (name, parent) => ({name, parent, depth: parent ? parent.depth + 1 : 0, value: 0, sums: measures.map(() => 0), parts: new Map()});
@@ -54,7 +54,8 @@ const flame = (data, {by, make, time, percent, bytes}) => {
   const nameOf = (it) => it === root ? (data.processes.length > 1 ? 'all processes' : 'all') : data.frames[it.name];
   const about = (it) => {
     const sums = present.filter((at) => it.sums[at] > 0).map((at) => measures[at].show(it.sums[at]));
-    return nameOf(it) + '\n' + sums.join(', ') + '\n' + measures[measure].name + ': '
+    const sampled = data.parts[it.name] === 'sampled' ? '\nthe share is from samples of program counters' : '';
+    return nameOf(it) + '\n' + sums.join(', ') + sampled + '\n' + measures[measure].name + ': '
       + percent(it.value, root.value) + ' of all' + (focus === root ? '' : ', ' + percent(it.value, focus.value) + ' of ' + nameOf(focus));
   };
   const hue = (text) => {
@@ -73,6 +74,7 @@ const flame = (data, {by, make, time, percent, bytes}) => {
     };
     const put = (it, left, width) => {
       const box = make('div', nameOf(it), matches(it) ? 'box hit' : 'box');
+      if (data.parts[it.name] === 'sampled') box.classList.add('sampled');
       box.style.left = left * 100 + '%';
       box.style.width = width * 100 + '%';
       const strength = it.depth < focus.depth ? 5 : 45;
