@@ -8,6 +8,7 @@
 mod describe;
 pub(crate) mod notes;
 mod rows;
+mod sampled;
 
 use crate::input::{Input, Part};
 use crate::unreadable;
@@ -94,6 +95,7 @@ pub(crate) fn trace(
             writer.append(record)?;
         }
         rows::read(session, &described, window, &mut writer)?;
+        sampled::read(session, &described, window, &mut writer)?;
         Ok(Some(described.into_trace(writer.finish()?)))
     };
     let found = read(&mut session).map_err(|stopped| match stopped {

@@ -13,7 +13,7 @@ const SPANS: [&str; 5] = [
     "graph_launch",
 ];
 /// The tables of things that have one time.
-const MOMENTS: [&str; 1] = ["sample"];
+const MOMENTS: [&str; 2] = ["sample", "midair_pc_sample"];
 
 /// A limit of the window as the user gave it.
 #[derive(Debug, Clone, PartialEq)]

@@ -120,9 +120,9 @@ impl Instructions {
         self.get(sample.code_object_id, sample.offset)
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
+    /// Returns all by code object and offset, in any order.
+    pub fn all(&self) -> impl Iterator<Item = ((u64, u64), &Text)> {
+        self.texts.iter().map(|(place, text)| (*place, text))
     }
 }
 
@@ -209,7 +209,8 @@ const TYPES: [&str; 14] = [
     "ROCPROFILER_PC_SAMPLING_INSTRUCTION_TYPE_NO_INST",
 ];
 
-const REASONS: [&str; 8] = [
+/// Why a wave issued no instruction, by the device's numbers.
+pub const REASONS: [&str; 8] = [
     "ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_NO_INSTRUCTION_AVAILABLE",
     "ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_ALU_DEPENDENCY",
     "ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_WAITCNT",

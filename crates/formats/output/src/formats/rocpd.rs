@@ -24,6 +24,7 @@ mod long;
 mod pages;
 mod record;
 mod rows;
+mod sampled;
 mod schema;
 mod sorted;
 mod stacks;
@@ -59,6 +60,8 @@ struct Rocpd {
     guids: Vec<Guid>,
     /// The number of sessions started.
     sessions: usize,
+    /// The statements that copy the samples into the file.
+    samples: String,
 }
 
 /// Files of SQLite's own next to an earlier file of this name.
@@ -68,7 +71,9 @@ pub(crate) const LEFT: [&str; 3] = ["results.db-journal", "results.db-wal", "res
 pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let file = files.reserve("results.db")?;
     let guids = guids(jobs);
-    let begun = connect(&file.resolved(), &guids).and_then(|connection| {
+    let sampled = sampled::having(jobs, &guids);
+    let samples = sampled::take(&sampled);
+    let begun = connect(&file.resolved(), &guids, &sampled).and_then(|connection| {
         let pages = Pages::after(file.open()?)?;
         Ok((connection, pages))
     });
@@ -80,6 +85,7 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
             pages,
             guids,
             sessions: 0,
+            samples,
         })),
         Err(error) => Err(file.failed(error.into())),
     }
@@ -109,9 +115,10 @@ impl Writer for Rocpd {
             connection,
             mut pages,
             guids,
+            samples,
             ..
         } = *self;
-        if let Err(error) = commit(connection, &mut pages, &guids) {
+        if let Err(error) = commit(connection, &mut pages, &guids, &samples) {
             return Err(file.failed(error.into()));
         }
         // These may be left from a process that had an earlier file of this name open. SQLite would
@@ -156,7 +163,7 @@ impl Sink for Session<'_> {
     }
 }
 
-fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
+fn connect(path: &Path, guids: &[Guid], sampled: &[&Guid]) -> Step<Connection> {
     // The connection uses no locks: no other process uses the file, and some network file systems
     // have none. The file was just created. In another user's directory it may have been replaced
     // by a link since, so no link is followed.
@@ -171,21 +178,24 @@ fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
     // that would take longer than writing them, so only builds for tests do it.
     connection.pragma_update(None, "foreign_keys", cfg!(debug_assertions))?;
     // Each session has tables of its own; the views unite them.
-    let schema = schema::definition(guids);
+    let schema = schema::definition(guids) + &sampled::definition(sampled);
     connection.execute_batch(&format!("BEGIN; {schema} COMMIT;"))?;
     // A database without a name is a file that only this connection sees, and that no other process
     // can name. It stays in memory as long as it is small.
     connection.execute_batch(&format!("ATTACH '' AS {BESIDE}; BEGIN;"))?;
     connection.execute_batch(&schema::beside(guids))?;
+    connection.execute_batch(&sampled::beside(sampled))?;
     Ok(connection)
 }
 
-fn commit(connection: Connection, pages: &mut Pages, guids: &[Guid]) -> Step<()> {
+fn commit(connection: Connection, pages: &mut Pages, guids: &[Guid], samples: &str) -> Step<()> {
     connection.execute_batch("COMMIT;")?;
     pages.finish()?;
     // SQLite sees by the head of the file that others have written to it.
     let take = schema::take(guids);
-    connection.execute_batch(&format!("BEGIN; {take} COMMIT; DETACH {BESIDE}; BEGIN;"))?;
+    connection.execute_batch(&format!(
+        "BEGIN; {take} {samples} COMMIT; DETACH {BESIDE}; BEGIN;"
+    ))?;
     if cfg!(debug_assertions) {
         refers_to_rows(&connection)?;
     }

@@ -3,8 +3,8 @@
 use midair_agents::{Agent, AgentType};
 use midair_output::{Format, Names, Node, Outcome, Plan, Process, RecordWriter, Trace, write};
 use midair_record::event::{
-    self, Allocation, Api, CodeObject, Copy, Header, Kernel, KernelSymbol, Marker, NO_NODE, Queue,
-    RuntimeInit, Scratch, Untimed, flag, kind,
+    self, Allocation, Api, CodeObject, Copy, Header, Instruction, Kernel, KernelSymbol, Marker,
+    NO_NODE, PcSample, Queue, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use rusqlite::Connection;
 use std::io::Read;
@@ -46,6 +46,44 @@ pub fn operation(names: &Names, kind: u8, name: &str) -> u32 {
 
 /// Returns a process's session in which everything happens that HIP programs do.
 pub fn session(pid: u32) -> Trace {
+    session_with(pid, |_| {})
+}
+
+/// Returns the same with samples of program counters by one method.
+pub fn sampled_session(pid: u32, kind: u8) -> Trace {
+    session_with(pid, |put| {
+        put(Instruction::record(
+            1,
+            0x8041,
+            "s_waitcnt lgkmcnt(0)",
+            "/src/vadd.hip:7",
+        ));
+        put(Instruction::record(1, 0x8049, "s_nop \"0\"", ""));
+        for number in 0..40_u64 {
+            let offset = 8 * (number % 3);
+            let sample = PcSample {
+                header: header(kind, 0),
+                time: BEGIN + 1000 * number,
+                pc: 0x9041 + offset,
+                exec_mask: u64::MAX - number,
+                dispatch_id: number % 4,
+                correlation: 1 + number,
+                code_object_id: 1,
+                offset: 0x8041 + offset,
+                hw_id: 0x8000_1234 + number as u32,
+                wave_in_group: 3,
+                chiplet: 1,
+                node: 1,
+                workgroup: [number as u32, 2, u32::MAX],
+                // The fifth is invalid.
+                snapshot: [u32::from(number != 4) | (number as u32 % 16) << 5, 20, 7],
+            };
+            put(event::encode(&sample, &[]));
+        }
+    })
+}
+
+fn session_with(pid: u32, more: impl FnOnce(&mut dyn FnMut(Vec<u8>))) -> Trace {
     let names = Names::amd();
     let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
     let mut put = |record: Vec<u8>| assert_eq!(writer.append(&record).unwrap(), 1);
@@ -272,6 +310,7 @@ pub fn session(pid: u32) -> Trace {
         },
         &[],
     ));
+    more(&mut put);
     Trace {
         known: Default::default(),
         process: Process {

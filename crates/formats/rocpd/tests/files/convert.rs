@@ -1,8 +1,9 @@
 //! Conversions equal what the writers write without a database between.
 
-use crate::common::{database, of_amd, plan, session};
-use midair_output::{Format, Names, write, write_together};
-use midair_rocpd::{Bound, CsvForm, Input, Window, convert};
+use crate::common::{database, of_amd, plan, sampled_session, session};
+use midair_output::{Format, Names, Trace, write, write_together};
+use midair_record::event::kind;
+use midair_rocpd::{Bound, CsvForm, Input, Window, convert, merge};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -51,9 +52,24 @@ fn compare(ours: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>) {
     }
 }
 
+/// Checks that a database becomes what is written without one.
+fn check_formats(trace: &Trace, formats: &[Format]) -> BTreeMap<String, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let (direct, ours) = (dir.path().join("direct"), dir.path().join("direct"));
+    let names = Names::amd();
+    write(trace, &names, &plan(&direct, formats)).unwrap();
+    let wanted = files(&direct);
+    let input = Input::open(&[database(dir.path(), trace)]).unwrap();
+    std::fs::remove_dir_all(&direct).unwrap();
+    // The same directory, since json has its name.
+    let converted = convert(&input, &plan(&ours, formats), CsvForm::Attach, None).unwrap();
+    assert_eq!(converted.notes, [""; 0]);
+    compare(&files(&ours), &wanted);
+    wanted
+}
+
 #[test]
 fn formats_are_those_of_the_direct_writers() {
-    let dir = tempfile::tempdir().unwrap();
     let formats = [
         Format::Csv,
         Format::Json,
@@ -62,18 +78,77 @@ fn formats_are_those_of_the_direct_writers() {
         Format::Kineto,
         Format::Html,
     ];
-    let (direct, ours) = (dir.path().join("direct"), dir.path().join("direct"));
-    let trace = session(4242);
-    let names = Names::amd();
-    write(&trace, &names, &plan(&direct, &formats)).unwrap();
-    let wanted = files(&direct);
+    let wanted = check_formats(&session(4242), &formats);
     assert!(wanted.len() > 12, "{:?}", wanted.keys());
-    let input = Input::open(&[database(dir.path(), &trace)]).unwrap();
-    std::fs::remove_dir_all(&direct).unwrap();
-    // The same directory, since json has its name.
-    let converted = convert(&input, &plan(&ours, &formats), CsvForm::Attach, None).unwrap();
-    assert_eq!(converted.notes, [""; 0]);
-    compare(&files(&ours), &wanted);
+}
+
+#[test]
+fn samples_of_program_counters_come_back_from_a_database() {
+    let formats = [Format::Csv, Format::Json, Format::Html, Format::Folded];
+    for (kind, end, rows) in [
+        (kind::PC_SAMPLING_STOCHASTIC, "stochastic.csv", 39),
+        (kind::PC_SAMPLING_HOST_TRAP, "host_trap.csv", 40),
+    ] {
+        let trace = sampled_session(4242, kind);
+        let wanted = check_formats(&trace, &formats);
+        let of = |end: &str| {
+            wanted
+                .iter()
+                .find(|(name, _)| name.ends_with(end))
+                .unwrap()
+                .1
+        };
+        let (csv, folded) = (of(end), of(".folded"));
+        assert_eq!(csv.lines().count(), 1 + rows);
+        assert!(csv.contains("s_waitcnt lgkmcnt(0)") && csv.contains("/src/vadd.hip:7"));
+        assert!(folded.contains("src/vadd.hip:7 (sampled)"), "{folded}");
+    }
+}
+
+/// The view for people, with a part of the time, and of two sessions of which one has samples.
+#[test]
+fn a_query_finds_samples_with_their_instructions() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str, trace: &Trace| {
+        let directory = dir.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        database(&directory, trace)
+    };
+    let sampled = sampled_session(4242, kind::PC_SAMPLING_STOCHASTIC);
+    let paths = [of("a", &session(5000)), of("b", &sampled)];
+    let merged = dir.path().join("both.db");
+    merge(&paths, &merged).unwrap();
+    for path in [&paths[1], &merged] {
+        let database = rusqlite::Connection::open(path).unwrap();
+        let question = "SELECT COUNT(*), SUM(instruction = 's_waitcnt lgkmcnt(0)'), SUM(stall_reason LIKE '%_WAITCNT') FROM pc_samples";
+        let row = database.query_row(question, [], |row| {
+            Ok([0, 1, 2].map(|at| row.get::<_, i64>(at).unwrap()))
+        });
+        // Of each third sample the first instruction; a stall at a wait where the number's bits 2 to 4 are 2.
+        let all = (0..40_i64).filter(|number| *number != 4);
+        let first = all.clone().filter(|number| number % 3 == 0).count() as i64;
+        let waits = all.filter(|number| number % 16 / 4 == 2).count() as i64;
+        assert_eq!(row.unwrap(), [39, first, waits], "{}", path.display());
+    }
+    let out = dir.path().join("out");
+    let window = Window {
+        start: 1_000_000_000,
+        end: 1_000_009_000,
+        inclusive: true,
+    };
+    let input = Input::open(&[merged]).unwrap();
+    convert(
+        &input,
+        &plan(&out, &[Format::Csv]),
+        CsvForm::Attach,
+        Some(window),
+    )
+    .unwrap();
+    let all = files(&out);
+    let csv = all
+        .iter()
+        .find(|(name, _)| name.ends_with("stochastic.csv"));
+    assert_eq!(csv.unwrap().1.lines().count(), 1 + 9);
 }
 
 #[test]

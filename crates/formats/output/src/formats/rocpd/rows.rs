@@ -5,6 +5,7 @@ use super::cuda::{launch, transfer};
 use super::database::{Database, Step, text, whole};
 use super::info::Info;
 use super::long::{Allocated, Copied, Dispatch, Launched, Long};
+use super::sampled::Sampled;
 use super::stacks::CallStacks;
 use super::strings::Strings;
 use crate::arguments;
@@ -14,7 +15,7 @@ use foldhash::fast::RandomState;
 use midair_domain::sets;
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, EventCall, GraphCall, Header, Kernel,
-    KfdEvent, Marker, NO_NODE, Record, Scratch, flag, kind,
+    KfdEvent, Marker, NO_NODE, PcSample, Record, Scratch, flag, kind,
 };
 use midair_trace::api::{Parameter, has_message};
 use midair_trace::cuda::copy_operation;
@@ -71,6 +72,7 @@ pub(super) struct Rows<'c, 'j> {
     metadata: Statement<'c>,
     tracks: HashMap<(u32, i64), i64, RandomState>,
     pub(super) counters: Counted,
+    sampled: Option<Sampled<'c>>,
 }
 
 impl<'c, 'j> Rows<'c, 'j> {
@@ -95,6 +97,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             metadata: database.insert("metadata", "tag, value")?,
             tracks: HashMap::default(),
             counters: Counted::default(),
+            sampled: Sampled::begin(database, job)?,
         })
     }
 
@@ -112,7 +115,17 @@ impl<'c, 'j> Rows<'c, 'j> {
             Record::Graph(call) => self.graph(call),
             Record::Event(call) => self.hip_event(call),
             Record::Kfd(event) if event.is_in_files() => self.driver_event(event),
+            Record::PcSample(sample) => self.pc_sample(sample),
             _ => Ok(()),
+        }
+    }
+
+    fn pc_sample(&mut self, sample: &PcSample) -> Step<()> {
+        let agent = self.info.agent(sample.node)?;
+        let place = [self.info.nid, self.info.pid, agent];
+        match &mut self.sampled {
+            Some(sampled) => sampled.put(place, sample),
+            None => Ok(()),
         }
     }
 

@@ -385,7 +385,7 @@ const TABLES: &[Table] = &[
 ];
 
 /// Returns the quoted name of a table with the file's guid.
-fn full_name(table: &str, guid: &Guid) -> String {
+pub(super) fn full_name(table: &str, guid: &Guid) -> String {
     format!("\"rocpd_{table}{}\"", guid.suffix())
 }
 
