@@ -291,6 +291,79 @@ fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
     Ok(())
 }
 
+/// `rocprof-compute profile --pc-sampling` attaches, and panel 21 of `analyze` has the device's samples, by
+/// instruction with its line, and the reason that the device gives.
+#[test]
+fn panel_21_has_the_samples_that_the_device_wrote() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = hip_program(&lab, 1_000_000)?;
+    work(&mut target, "inside 5")?;
+    let before = target.model_log()?.records.len();
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let (inside, pid) = (lab.inside(out.path())?, target.target.pid().to_string());
+    let program = format!("{}/bin/rocprof-compute", lab.stage()?);
+    let profile = lab.run(&program).log_name("none").register(false);
+    let words = [
+        "profile",
+        "-n",
+        "x",
+        "--output-directory",
+        &inside,
+        "--attach-pid",
+        &pid,
+    ];
+    let sampling = [
+        "--experimental",
+        "--pc-sampling",
+        "--pc-sampling-interval",
+        "131072",
+    ];
+    let words = words
+        .iter()
+        .chain(&sampling)
+        .chain(&["--attach-duration-msec", "800"]);
+    let profile = words.fold(profile, |profile, word| profile.arg(word));
+    let mut profile = profile.spawn()?;
+    profile.expect("Attach to process with ID")?;
+    work(&mut target, "inside 40")?;
+    let exit = profile.target.wait(PATIENCE)?.success()?;
+    let (wanted, ..) = written(&target.model_log()?, before);
+    let text = crate::compute::compute(
+        &lab,
+        &[
+            "analyze",
+            "-p",
+            &inside,
+            "-b",
+            "21",
+            "--pc-sampling-rows",
+            "0",
+        ],
+    )?;
+    for (offset, instruction, line) in INSTRUCTIONS {
+        let row = text.lines().find(|row| row.contains(instruction));
+        let row = row.ok_or_else(|| format!("no {instruction}: {text} {exit}"))?;
+        assert!(row.contains(&line["/src/job/".len()..]), "{row}");
+        let offset: u64 = offset.parse()?;
+        let count: u64 = wanted
+            .iter()
+            .filter(|((_, at), _)| *at == offset)
+            .map(|(_, count)| count)
+            .sum();
+        let fields: Vec<&str> = row.split('│').map(str::trim).collect();
+        assert!(
+            count > 0 && fields.contains(&count.to_string().as_str()),
+            "{count}: {row}"
+        );
+    }
+    target.send("quit")?;
+    target.expect("done")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
 /// On and off again under load: nothing of it remains in the process, and the program is right. The suite
 /// does a few cycles; `MIDAIR_CYCLES=300` does as many.
 #[test]

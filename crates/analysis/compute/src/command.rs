@@ -281,6 +281,12 @@ fn profile() -> Command {
         .arg(word("subpath", "KIND", "").hide(true))
         .arg(word("vintage", "VERSION", "Write a directory as this version of AMD's does: 3.3, 3.9 [default: 3.3]"))
         .arg(flag("overwrite", "Replace an earlier profile in the directory"))
+        .arg(flag("pc-sampling", "Sample program counters in an attach or run of its own; only with -b or --set collect counters as well"))
+        .arg(
+            word("pc-sampling-method", "METHOD", "Set who takes the samples: stochastic (the device), host_trap (the driver) [default: stochastic]")
+                .value_parser(["stochastic", "host_trap"]),
+        )
+        .arg(word("pc-sampling-interval", "N", "Sample once in N cycles (stochastic, a power of two) or microseconds (host_trap) [default: 1048576]"))
         .arg(flag("with-arguments", "Store the program's arguments in sysinfo.csv and profiling_config.yaml"))
         .arg(list("kernel", "REGEX", "Count only kernels whose name matches").short('k'))
         .arg(

@@ -8,6 +8,7 @@ mod launches;
 pub mod machine;
 mod peaks;
 pub mod plan;
+mod sampling;
 pub mod watch;
 mod write;
 
@@ -29,6 +30,7 @@ use machine::Machine;
 use midair_failure::{Failure, Kind};
 use midair_output::files::Directory;
 use plan::Plan;
+use sampling::Sampling;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -173,6 +175,8 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let asked = LaunchOptions::of(matches)?;
     check(matches, &asked, &program)?;
     let vintage = vintage(matches)?;
+    let sampling = Sampling::of(matches)?;
+    let counts = sampling.as_ref().is_none_or(|it| it.counts);
     let levels = Level::read(&words(matches, "roofline-mem-level"))?;
     let attaches = given(matches, "attach-pid");
     let benchmark = match measures(matches) {
@@ -202,7 +206,10 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         matches.get_flag("overwrite"),
         &another(matches, &asked),
     )?;
-    let definitions = write::perfmon(&directory, &plan)?;
+    let definitions = match counts {
+        true => write::perfmon(&directory, &plan)?,
+        false => None,
+    };
     // Arguments may be passwords.
     let kept = match matches.get_flag("with-arguments") {
         true => program.len(),
@@ -233,6 +240,26 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
             return Ok(0);
         }
     }
+    let launches = asked.launches;
+    let mut collection = Collection {
+        pid: text(matches, "attach-pid"),
+        duration: text(matches, "attach-duration-msec"),
+        program,
+        groups: plan.groups.clone(),
+        definitions,
+        kernels: kernels(matches),
+        launches: (!launches.is_empty())
+            .then(|| format!("[{}]", launches.join(",").replace(':', "-"))),
+        overhead: text(matches, "max-overhead"),
+        verbose: console.level >= crate::console::Level::Info,
+        ..Collection::default()
+    };
+    if let (false, Some(sampling)) = (counts, &sampling) {
+        let code = sampling.collect(&collection, (&directory, &place), console)?;
+        let _ = files::remove(&place, "out");
+        console.note(&format!("Results in {}", directory.display()));
+        return Ok(code);
+    }
     let counters: usize = plan.groups.iter().map(Vec::len).sum();
     let counters = midair_failure::plain::counted(counters, "counter", "counters");
     console.note(&match plan.groups.len() {
@@ -245,24 +272,10 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     if attaches {
         files::make(&live)?;
     }
-    let launches = asked.launches;
-    let collection = Collection {
-        pid: text(matches, "attach-pid"),
-        duration: text(matches, "attach-duration-msec"),
-        program,
-        groups: plan.groups.clone(),
-        definitions,
-        kernels: kernels(matches),
-        launches: (!launches.is_empty())
-            .then(|| format!("[{}]", launches.join(",").replace(':', "-"))),
-        overhead: text(matches, "max-overhead"),
-        turns: given(matches, "iteration-multiplexing")
-            .then(|| directory.join("perfmon/groups.yaml")),
-        directory: out,
-        live: Some(live.clone()),
-        keys: false,
-        verbose: console.level >= crate::console::Level::Info,
-    };
+    collection.turns =
+        given(matches, "iteration-multiplexing").then(|| directory.join("perfmon/groups.yaml"));
+    collection.directory = out;
+    collection.live = Some(live.clone());
     let kind = (vintage, plan.groups.len());
     let workload = Workload::begun(&directory, &name, system, kind)?;
     let watch = Watch::new(live, workload, blocks, Options::default());
@@ -281,6 +294,9 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     };
     for (from, name) in found.iter().zip(collect::names(&found)) {
         files::rename(from, &place, &name)?;
+    }
+    if let (Some(sampling), 0) = (&sampling, code) {
+        sampling.collect(&collection, (&directory, &place), console)?;
     }
     let _ = files::remove(&place, "out");
     if found.is_empty() {
@@ -525,6 +541,8 @@ fn configuration(
         ] {
             all.insert(key.to_owned(), Flag(false));
         }
+        let is_sampled = matches!(Sampling::of(matches), Ok(Some(_)));
+        all.insert("pc_sampling".to_owned(), Flag(is_sampled));
     }
     all
 }

@@ -42,6 +42,9 @@ pub struct Collection {
     /// Whether keys are read from the terminal here. Then the collecting program's standard output
     /// is not shown.
     pub keys: bool,
+    /// Words that ask for samples of program counters. They are in a json file of each process, without a
+    /// database.
+    pub sampling: Option<Vec<String>>,
     /// Whether to print more.
     pub verbose: bool,
 }
@@ -84,14 +87,22 @@ impl Collection {
             }
         }
         // The files list every dispatch, with or without a window.
+        let (format, name) = match (&self.sampling, self.keys) {
+            (Some(_), _) => ("json", "%pid%_ps_file"),
+            // With keys, the files are not kept, so take the format that is written fastest.
+            (None, true) => ("csv", "pmc"),
+            (None, false) => ("rocpd", "pmc"),
+        };
         put(&[
             "--kernel-trace",
             "--output-format",
-            // With keys, the files are not kept, so take the format that is written fastest.
-            if self.keys { "csv" } else { "rocpd" },
+            format,
             "--output-file",
-            "pmc",
+            name,
         ]);
+        for word in self.sampling.iter().flatten() {
+            put(&[word]);
+        }
         if let Some(kernels) = &self.kernels {
             put(&["--kernel-include-regex", kernels]);
         }

@@ -194,7 +194,7 @@ pub struct Attach {
 impl Attach {
     /// Returns the sentence of AMD's tool for a line of `rocprofv3` that reports the attach. Scripts
     /// wait for these sentences.
-    fn sentence(&self, line: &str) -> Option<String> {
+    pub(super) fn sentence(&self, line: &str) -> Option<String> {
         let success = format!("Attach to process with ID {} is successful, ", self.pid);
         match &self.duration {
             Some(duration) => (line.starts_with("Attaching to PID ")

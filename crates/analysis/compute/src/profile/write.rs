@@ -35,7 +35,7 @@ pub(super) fn clear(directory: &Directory) -> Result<(), Failure> {
         let name = entry.file_name().unwrap_or_default();
         let name = name.to_string_lossy().into_owned();
         let ours = ["perfmon", "out"].contains(&name.as_str())
-            || [".csv", ".db", ".yaml", ".csv.gz"]
+            || [".csv", ".db", ".yaml", ".csv.gz", "_ps_file_results.json"]
                 .iter()
                 .any(|end| name.ends_with(end))
             || name == "log.txt";

@@ -255,6 +255,76 @@ fn the_directory_is_written_and_the_collector_is_asked_for_the_counters() {
     );
 }
 
+/// Samples are taken without counters, or after them if blocks of counters are chosen.
+#[test]
+fn samples_of_program_counters_are_taken_in_an_attach_of_their_own() {
+    // It writes what it was asked for, and a file in the directory of that name.
+    let script = "echo \"$@\" >> asked\n\
+                  while [ \"$1\" != --output-directory ]; do shift; done\n\
+                  case $(tail -n 1 asked) in\n\
+                  *--pc-sampling-beta-enabled*) echo '{}' > \"$2/4242_ps_file_results.json\";; esac\n";
+    let own = ["-n", "vadd", "--attach-pid", "4242", "--experimental"];
+    let beta = "--output-format json --output-file %pid%_ps_file --pc-sampling-beta-enabled";
+    for (words, method, counted) in [
+        (
+            &["--pc-sampling"][..],
+            "stochastic --pc-sampling-unit cycles --pc-sampling-interval 1048576",
+            0,
+        ),
+        (
+            &[
+                "-b",
+                "21",
+                "--pc-sampling-method",
+                "host_trap",
+                "--pc-sampling-interval",
+                "100",
+            ],
+            "host_trap --pc-sampling-unit time --pc-sampling-interval 100",
+            0,
+        ),
+        (
+            &["-b", "5.1.1,21", "--vintage", "3.9"],
+            "stochastic --pc-sampling-unit cycles",
+            1,
+        ),
+    ] {
+        let temporary = tempfile::tempdir().unwrap();
+        let here = temporary.path();
+        let output = profile(here, script, &[&own[..], words].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let asked = fs::read_to_string(here.join("asked")).unwrap();
+        let (last, before) = asked
+            .lines()
+            .next_back()
+            .map(|last| (last, asked.lines().count() - 1))
+            .unwrap();
+        assert!(
+            last.contains(&format!("{beta} --pc-sampling-method {method}")),
+            "{asked}"
+        );
+        assert!(
+            last.contains("--pid 4242") && !last.contains("--pmc"),
+            "{asked}"
+        );
+        assert_eq!(
+            (before, asked.matches("--pmc").count()),
+            (counted, counted),
+            "{asked}"
+        );
+        let dir = here.join("workloads/vadd/MI300X_A1");
+        assert!(dir.join("4242_ps_file_results.json").is_file(), "{said}");
+        assert!(!dir.join("out").exists());
+        let config = fs::read_to_string(dir.join("profiling_config.yaml")).unwrap();
+        assert_eq!(
+            config.contains("pc_sampling: true"),
+            counted == 1,
+            "{config}"
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_by_name() {
     let temporary = tempfile::tempdir().unwrap();
@@ -333,9 +403,16 @@ fn what_cannot_be_is_refused_by_name() {
             "measures only the GPU",
         ),
         (
-            &["-n", "x", "--attach-pid", "1", "--pc-sampling"],
-            34,
-            "--pc-sampling",
+            &[
+                "-n",
+                "x",
+                "--attach-pid",
+                "1",
+                "--pc-sampling-interval",
+                "8",
+            ],
+            2,
+            "requires --pc-sampling",
         ),
         (
             &[
