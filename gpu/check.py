@@ -155,7 +155,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--cupti", action="append", default=[], help="parts g, o, p, s, v: also by this libcupti.so.N")
-    names = {"d": check_overhead.NAMES, "o": check_cupti_switching.ROWS, "p": check_pc_sampling.NAMES, "x": tuple(check_thread_churn.KINDS)}
+    names = {"d": check_overhead.NAMES, "o": check_cupti_switching.ROWS, "p": check_pc_sampling.NAMES, "x": (*check_thread_churn.KINDS, *check_thread_churn.PROGRAMS)}
     parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=sorted({name for part in names.values() for name in part}),
                         help="no more than this of a part: " + "; ".join(f"part {part}: {', '.join(known)}" for part, known in names.items()))
     parser.add_argument("--losses-seconds", type=float, default=60, help="part w: how long it looks for losses")

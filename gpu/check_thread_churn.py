@@ -35,28 +35,34 @@ GRAPH = 52
 ALONE = 15
 LIMIT = 120
 SECONDS = "540"
+# The programs, and their arguments after the time.
+CHURN, CONTEXTS, PYTHON = "churn", "contexts", "churn.py"
+PROGRAMS = {
+    "C++, 24 threads": (CHURN, "24"),
+    "C++, 64 threads": (CHURN, "64"),
+    "C++, 8 threads, contexts": (CONTEXTS, "8"),
+    "C++, 24 threads, graphs": (CHURN, "24", "graphs"),
+    "Python, 24 threads": (PYTHON, "24"),
+    "Python, 64 threads": (PYTHON, "64"),
+    "Python, 24 threads, graphs": (PYTHON, "24", "graphs"),
+    "Python, 24 threads, torch.profiler": (PYTHON, "24", "profile"),
+}
 
 
 def run(check):
-    for name in ("churn", "contexts"):
+    for name in (CHURN, CONTEXTS):
         words = ["nvcc", "-std=c++17", "-O2", "-arch=native", "-o", check.built(name), check.source(f"{name}.cu"), "-lpthread", "-lcuda"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode != 0:
             raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
-    python = [sys.executable, check.source("churn.py"), SECONDS]
-    programs = {
-        "C++, 24 threads": [check.built("churn"), SECONDS, "24"],
-        "C++, 64 threads": [check.built("churn"), SECONDS, "64"],
-        "C++, 8 threads, contexts": [check.built("contexts"), SECONDS, "8"],
-        "C++, 24 threads, graphs": [check.built("churn"), SECONDS, "24", "graphs"],
-        "Python, 24 threads": [*python, "24"],
-        "Python, 64 threads": [*python, "64"],
-        "Python, 24 threads, graphs": [*python, "24", "graphs"],
-        "Python, 24 threads, torch.profiler": [*python, "24", "profile"],
-    }
+    programs = {}
+    for name in [name for name in PROGRAMS if check.wants(name)] or PROGRAMS:
+        program, *options = PROGRAMS[name]
+        start = [sys.executable, check.source(program)] if program == PYTHON else [check.built(program)]
+        programs[name] = [*start, SECONDS, *options]
     if "LD_PRELOAD" in Program.EVERYWHERE:
         # A profiler that uses another CUPTI than midair gets nothing afterwards (docs/cuda.md).
-        del programs["Python, 24 threads, torch.profiler"]
+        programs.pop("Python, 24 threads, torch.profiler", None)
     check.context_bytes = bytes_of_a_context(check)
     runs = [threading.Thread(target=check.results.guarded, args=("x", name, lambda at=at, name=name, words=words: beside(check, at, name, words, len(programs))))
             for at, (name, words) in enumerate(programs.items())]
@@ -86,7 +92,7 @@ def bytes_of_a_context(check):
 def beside(check, at, name, words, programs):
     program = Program(words, check.log(f"x-{at}"))
     tally = {"sessions": 0, "records": 0, "yielded": 0, "stays": 0, "longest": 0.0}
-    bad, kinds = [], [kind for kind in KINDS if check.wants(kind)]
+    bad, kinds = [], [kind for kind in KINDS if check.wants(kind)] or list(KINDS)
     try:
         program.said()
         footprints = []

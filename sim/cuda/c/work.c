@@ -161,7 +161,10 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, un
         *last = copy;
         last = &copy->next;
         const uint32_t type = node->work.kind == MODEL_KERNEL ? 0 : 1;
-        model_notify(3, MODEL_NODE_CLONED, &(struct model_made_node){.node = &copy->id, .original = &node->id, .type = type});
+        const struct model_made_node about = {.node = &copy->id, .original = &node->id, .type = type};
+        /* CUPTI reports a copy twice. */
+        model_notify(3, MODEL_NODE_CREATED, &about);
+        model_notify(3, MODEL_NODE_CLONED, &about);
     }
     *exec = made;
     DONE(CUDA_SUCCESS);

@@ -71,11 +71,13 @@ impl Graphs {
     /// Returns where the node that a kernel names was captured.
     pub(super) fn of_node(&self, mut node: u64) -> Captured {
         for _ in 0..MOST_COPIES {
-            if let Some(stack) = self.nodes.get(&node) {
-                return Captured::At(*stack);
+            // CUPTI reports a copy as a new node first, made by the call that copies.
+            if let Some(original) = self.copies.get(&node) {
+                node = *original;
+                continue;
             }
-            match self.copies.get(&node) {
-                Some(original) => node = *original,
+            match self.nodes.get(&node) {
+                Some(stack) => return Captured::At(*stack),
                 None if self.misses_nodes => break,
                 None => return Captured::Unseen,
             }

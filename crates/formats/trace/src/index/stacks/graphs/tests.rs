@@ -271,6 +271,12 @@ fn kernels_that_name_their_nodes_have_the_nodes_stacks() {
             ..process.step(graph_build::NODE, 70, 0)
         };
         process.stacks.learn(&Record::GraphBuild(node));
+        // CUPTI reports a copy as a new node first, at the stack of the call that copies.
+        let made = GraphBuild {
+            stack: 5,
+            ..process.step(graph_build::NODE, 71, 0)
+        };
+        process.stacks.learn(&Record::GraphBuild(made));
         for (original, copy) in [(70, 71), (71, 80), (91, 90), (90, 91)] {
             process.learn(graph_build::NODE_COPY, original, copy);
         }
