@@ -4,7 +4,7 @@
 use crate::cupti::functions::{BufferCompleted, BufferRequested, Functions, UnifiedMemoryConfig};
 use crate::cupti::{Cupti, decode};
 use crate::session::{KEEP_LOADED, LOADED_BY_US, USED};
-use midair_abi::cupti::{Layouts, Place, activity_kind, layouts_for, result};
+use midair_abi::cupti::{Layouts, Place, activity_kind, layouts_for, result, thread_id_type};
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,6 +39,8 @@ pub(crate) struct Fake {
     /// Records dropped for lack of a buffer: since the last query, and in all.
     dropped: usize,
     pub(super) dropped_ever: usize,
+    /// Whether a flush leaves the buffer out, which comes when CUPTI's thread ids are reset.
+    pub(super) returns_late: bool,
     /// Result at the end of each buffer.
     pub(super) end: u32,
     callbacks: Option<(BufferRequested, BufferCompleted)>,
@@ -232,7 +234,11 @@ unsafe extern "C" fn register_callbacks(
     0
 }
 unsafe extern "C" fn flush_all(flag: u32) -> u32 {
-    with(return_buffer);
+    with(|fake| {
+        if !fake.returns_late {
+            return_buffer(fake);
+        }
+    });
     if flag == 1 {
         log("flush".to_owned());
     }
@@ -290,7 +296,10 @@ unsafe extern "C" fn get_attribute(_: u32, _: *mut usize, value: *mut c_void) ->
 unsafe extern "C" fn set_attribute(_: u32, _: *mut usize, _: *mut c_void) -> u32 {
     1
 }
-unsafe extern "C" fn set_thread_id_type(_: u32) -> u32 {
+unsafe extern "C" fn set_thread_id_type(kind: u32) -> u32 {
+    if kind == thread_id_type::DEFAULT {
+        with(return_buffer);
+    }
     0
 }
 unsafe extern "C" fn configure(_: *mut UnifiedMemoryConfig, _: u32) -> u32 {

@@ -110,14 +110,7 @@ impl Session {
         // A buffer that a forced flush returns may still be written to by a thread that was inside
         // a call: no buffer is given to CUPTI again.
         POOL.close();
-        self.take_returned();
-        let reads = deadline.max(now() + if quick { 0 } else { READ_LIMIT });
-        while !self.pending.is_empty() {
-            if self.read_pending(1, now() >= reads) == 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            self.take_returned();
-        }
+        self.read_returned(deadline.max(now() + if quick { 0 } else { READ_LIMIT }));
         let running = self.drain.untimed > untimed;
         let kept_before = KEEP_LOADED.fetch_or(self.drain.graphs, SeqCst);
         let why = match self.drain.longest {
@@ -247,6 +240,17 @@ impl Session {
         }
     }
 
+    /// Reads all buffers that CUPTI has returned; from `deadline` on also where the spool has no space.
+    fn read_returned(&mut self, deadline: u64) {
+        self.take_returned();
+        while !self.pending.is_empty() {
+            if self.read_pending(1, now() >= deadline) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.take_returned();
+        }
+    }
+
     /// Finalizes CUPTI; or notes that it stays, and returns why it does.
     fn finalize_or_keep(&mut self, why: Option<&'static str>) -> Option<&'static str> {
         if std::mem::take(&mut self.system_ids) {
@@ -258,6 +262,9 @@ impl Session {
             Some(callbacks) if may => callbacks.close().map(Some),
             _ => Ok(None),
         };
+        // A thread that makes or destroys a context returns buffers as well, and CUPTI was waiting for it since
+        // the last flush.
+        self.read_returned(0);
         // Last: a thread's end is held for no longer than that may take.
         let held = (may && closed.is_ok()).then(|| self.hold_thread_ends());
         if let (Some(Ok(_)), true) = (&held, closed.is_ok()) {

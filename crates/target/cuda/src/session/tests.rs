@@ -696,6 +696,25 @@ fn buffers_that_cannot_be_read_are_counted() {
     );
 }
 
+/// As when a thread that makes a context returns from CUPTI after the last flush (H200, CUPTI 13.5).
+#[test]
+fn a_buffer_that_comes_after_the_last_flush_is_read() {
+    for stays in [false, true] {
+        let _alone = alone();
+        let mut attacher = Attacher::new(1 << 20);
+        let session = attacher.begin(&choice(true, false, true, false)).unwrap();
+        KEEP_LOADED.store(stays, SeqCst);
+        fake::with(|fake| fake.returns_late = true);
+        let time = now();
+        emit(&kernel(c"k", 1, 1, time, time + 1));
+        session.finish(now() + 1_000_000_000, false, &|| ());
+        attacher.follow();
+        let mut kernels = 0;
+        attacher.each(|record| kernels += usize::from(matches!(record, Record::Kernel(..))));
+        assert_eq!((kernels, attacher.lost()), (1, 0), "stays: {stays}");
+    }
+}
+
 /// CPU time of this thread, ns: other programs do not count.
 fn spent() -> u64 {
     let mut time = libc::timespec {
