@@ -1,5 +1,6 @@
 //! `midair serve`: what it answers is what the modelled GPUs did, and who may not ask gets nothing.
 
+mod growth;
 mod http;
 mod otlp;
 

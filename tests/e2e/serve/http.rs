@@ -96,7 +96,13 @@ pub(super) fn by_socket(path: &Path, of: &str) -> Result<Reply> {
 
 impl Server {
     pub(super) fn start(words: &[&str]) -> Result<Server> {
+        Server::start_with(words, &[])
+    }
+
+    /// Starts one with these variables.
+    pub(super) fn start_with(words: &[&str], variables: &[(&str, &str)]) -> Result<Server> {
         let mut command = command("midair")?;
+        command.envs(variables.iter().copied());
         command
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(words);

@@ -8,6 +8,7 @@
 //! there are many, or the budget is spent, each process has its turn. What is shown are sums over
 //! all turns, next to the time that was recorded, so turns make rates less certain and not wrong.
 
+use crate::budget::Budget;
 use crate::options::Options;
 use crate::processes::Recorded;
 use crate::say;
@@ -16,7 +17,6 @@ use midair::{Attach, Live, Session};
 use midair_failure::{Failure, Kind};
 use midair_live::{Totals, Watched};
 use midair_session::{Found, Labels, Newcomers, hanging_looks};
-use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -39,9 +39,6 @@ const COLLECT: Duration = Duration::from_millis(500);
 const SPOOL: u64 = 4 << 20;
 /// How long a request, or the end, waits for an attach that is under way.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The share of a processor that this program may take, and how much it may take in advance.
-const SHARE: f64 = 0.025;
-const ADVANCE: Duration = Duration::from_secs(1);
 /// The shortest turn of a process.
 const TURN: Duration = Duration::from_secs(10);
 /// The most kernels of a process that have names of their own, and the name of the others.
@@ -100,13 +97,18 @@ struct State {
     failures: BTreeMap<u8, u64>,
     /// How often the thread that manages all this had to start again.
     restarts: u64,
+    /// Attaches that succeeded.
+    attaches: u64,
     over: bool,
+    budget: Option<Budget>,
 }
 
 /// The processes that are recorded.
 #[derive(Debug)]
 pub(crate) struct Always {
     began: Instant,
+    /// How much faster everything happens here than it does: 1, but for tests of hours.
+    pace: u32,
     percent: u32,
     options: Arc<Options>,
     program: Option<PathBuf>,
@@ -145,6 +147,7 @@ impl Always {
         };
         let always = Arc::new(Always {
             began: Instant::now(),
+            pace: pace(),
             percent,
             options: Arc::clone(options),
             program,
@@ -201,14 +204,14 @@ impl Always {
         let mut hanging = 0;
         loop {
             if look <= Instant::now() {
-                look = Instant::now() + LOOK;
+                look = Instant::now() + LOOK / self.pace;
                 self.take(newcomers);
                 hanging = more_hang(hanging);
             }
             for (pid, session) in self.turn() {
                 self.finish(pid, session);
             }
-            let tick = Instant::now() + TICK;
+            let tick = Instant::now() + TICK / self.pace;
             let mut state = self.state();
             while !state.over && Instant::now() < tick {
                 state = self.wait(state, tick);
@@ -263,18 +266,21 @@ impl Always {
         drop(state);
     }
 
-    /// Whether this program has taken more of a processor than it may.
-    fn is_spent(&self) -> bool {
-        let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
-        let spent = spent.map(Duration::from).unwrap_or_default();
-        spent > self.began.elapsed().mul_f64(SHARE) + ADVANCE
+    /// Returns how many sessions there are at the same time.
+    fn running(&self) -> usize {
+        // In hours that pass quickly, two processes are enough for many turns.
+        if self.pace > 1 { 1 } else { RUNNING }
     }
 
     /// Starts what is due. Returns the sessions whose turn is over.
     fn turn(self: &Arc<Self>) -> Vec<(u32, Session)> {
-        let spent = self.is_spent();
         let mut state = self.state();
         let now = Instant::now();
+        let since = self.began.elapsed();
+        let budget = state
+            .budget
+            .get_or_insert_with(|| Budget::new(since, self.pace));
+        let spent = budget.is_spent(since);
         let all = || state.members.iter();
         let is_due =
             |it: &&Member| matches!(it.doing, Doing::Waits) && it.paused == 0 && it.due <= now;
@@ -290,11 +296,11 @@ impl Always {
                 continue;
             };
             let has_ended = !session.is_running();
-            let makes_way = spent || (running >= RUNNING && over.len() < due.len());
-            if has_ended || (makes_way && since.elapsed() >= TURN) {
+            let makes_way = spent || (running >= self.running() && over.len() < due.len());
+            if has_ended || (makes_way && since.elapsed() >= TURN / self.pace) {
                 let doing = std::mem::replace(&mut member.doing, Doing::Ends);
                 if has_ended {
-                    member.due = now + AGAIN;
+                    member.due = now + AGAIN / self.pace;
                 }
                 if let Doing::Runs(session, _) = doing {
                     over.push((*pid, session));
@@ -303,7 +309,7 @@ impl Always {
         }
         running -= over.len();
         for (_, pid) in due {
-            if spent || starting >= STARTING || running >= RUNNING {
+            if spent || starting >= STARTING || running >= self.running() {
                 break;
             }
             let Some(member) = state.members.get_mut(&pid) else {
@@ -312,7 +318,7 @@ impl Always {
             let (always, found) = (Arc::clone(self), member.found.clone());
             match in_thread(move || always.attach(pid, &found)) {
                 Some(_) => member.doing = Doing::Starts,
-                None => member.due = now + AGAIN,
+                None => member.due = now + AGAIN / self.pace,
             }
             starting += 1;
             running += 1;
@@ -367,6 +373,7 @@ impl Always {
         });
         let mut state = self.state();
         let over = state.over;
+        state.attaches += u64::from(started.is_ok());
         if let Err(failure) = &started {
             *state.failures.entry(failure.kind.exit_code()).or_default() += 1;
         }
@@ -386,7 +393,7 @@ impl Always {
             (Some(member), Err(_)) => {
                 member.failed += 1;
                 let pause = AGAIN.saturating_mul(1 << member.failed.min(6));
-                member.due = Instant::now() + pause.min(LATEST);
+                member.due = Instant::now() + pause.min(LATEST) / self.pace;
                 member.doing = Doing::Waits;
             }
             (None, Ok(session)) => unwanted = Some(session),
@@ -499,7 +506,8 @@ impl Always {
     /// Returns what is recorded.
     pub(crate) fn shown(&self) -> Recorded {
         let state = self.state();
-        let (failures, restarts) = (state.failures.clone(), state.restarts);
+        let (failures, attaches) = (state.failures.clone(), state.attaches);
+        let restarts = state.restarts;
         let members = state.members.values();
         let all: Vec<(Shown, Option<Watched>)> = members
             .map(|member| {
@@ -524,6 +532,7 @@ impl Always {
         Recorded {
             processes: all.collect(),
             failures,
+            attaches,
             restarts,
         }
     }
@@ -576,6 +585,13 @@ fn more_hang(before: usize) -> usize {
         ));
     }
     hanging
+}
+
+/// Returns how much faster everything happens here than it does. Only a test of hours sets this.
+fn pace() -> u32 {
+    let word = std::env::var("MIDAIR_SERVE_PACE").ok();
+    let number = word.and_then(|word| word.parse().ok());
+    number.unwrap_or(1).clamp(1, 1000)
 }
 
 /// Does something in a thread of its own, unless there can be none.

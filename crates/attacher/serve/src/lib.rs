@@ -12,7 +12,7 @@
 //! * [`otlp`] sends metrics and profiles to a collector.
 //! * [`work`] attaches, looks and lists; [`answer`] is what goes back.
 //! * [`pages`] makes pages off the threads that serve; [`metrics`] has the server's own, [`processes`] has the ones
-//!   about processes that [`always`] keeps recorded. A [`page`] is written in a [`form`]: [`text`], or [`exposition`] with native
+//!   about processes that [`always`] keeps recorded, within a [`budget`]. A [`page`] is written in a [`form`]: [`text`], or [`exposition`] with native
 //!   histograms.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -20,6 +20,7 @@
 mod always;
 mod answer;
 mod ask;
+mod budget;
 mod clients;
 mod exposition;
 mod form;

@@ -11,6 +11,8 @@ pub(crate) struct Recorded {
     pub(crate) processes: Vec<Shown>,
     /// How many attaches failed, by exit code.
     pub(crate) failures: BTreeMap<u8, u64>,
+    /// How many attaches succeeded.
+    pub(crate) attaches: u64,
     /// How often what records had to start again.
     pub(crate) restarts: u64,
 }
@@ -136,6 +138,9 @@ pub(crate) fn write(page: &mut Page, recorded: &Recorded) {
         ];
         processes.add(&all, 1.0);
     }
+    let help = "Attaches that succeeded, each a turn of a process";
+    page.family("midair_attaches", Kind::Counter, "", help)
+        .add(&[], recorded.attaches as f64);
     let help = "Attaches that failed, by exit code";
     let failures = page.family("midair_attach_failures", Kind::Counter, "", help);
     for (code, count) in &recorded.failures {
@@ -205,6 +210,7 @@ mod tests {
         let recorded = Recorded {
             processes: vec![shown],
             failures: BTreeMap::from([(15, 2)]),
+            attaches: 2,
             restarts: 1,
         };
         write(&mut page, &recorded);
