@@ -3,6 +3,7 @@
 mod growth;
 mod http;
 mod otlp;
+mod tls;
 
 use http::{Reply, Server, say};
 use midair_tests::modellog::ModelLog;

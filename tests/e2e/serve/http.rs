@@ -107,13 +107,13 @@ impl Server {
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(words);
         let mut process = Target::spawn(command)?;
-        let start = "midair-serve: listening at http://";
-        let line = process.expect_error(start)?;
-        let address = line
-            .strip_prefix(start)
-            .ok_or("no address")?
-            .trim()
-            .parse()?;
+        let line = process.expect_error("midair-serve: listening at http")?;
+        let (_, address) = line.split_once("://").ok_or("no address")?;
+        let mut address: SocketAddr = address.trim().parse()?;
+        // A server at all addresses is at loopback as well.
+        if address.ip().is_unspecified() {
+            address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
         Ok(Server { process, address })
     }
 

@@ -8,13 +8,13 @@
 //! A browser on the same machine may be tricked by a page. So a request to a name that is not this
 //! machine's is refused (DNS rebinding), and so is one that another site's page makes.
 
+use crate::private;
 use crate::usage::usage;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
 use midair_failure::Failure;
 use nix::unistd::Uid;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The shortest token, and the most bytes of its file.
@@ -34,6 +34,8 @@ pub(crate) enum Peer {
     Local(u32),
     /// A user of this machine, over loopback.
     Loopback(u32),
+    /// Someone whose certificate is of the authority of `--tls-client-ca`.
+    Certified,
     /// Someone who is not known.
     Unknown,
 }
@@ -55,15 +57,23 @@ pub(crate) struct Clients {
     token: Option<Vec<u8>>,
     users: Vec<u32>,
     hosts: Vec<String>,
+    /// Whether connections over TCP have TLS.
+    has_tls: bool,
 }
 
 impl Clients {
-    pub(crate) fn new(token: Option<Vec<u8>>, mut users: Vec<u32>, hosts: Vec<String>) -> Clients {
+    pub(crate) fn new(
+        token: Option<Vec<u8>>,
+        mut users: Vec<u32>,
+        hosts: Vec<String>,
+        has_tls: bool,
+    ) -> Clients {
         users.extend([0, Uid::effective().as_raw()]);
         Clients {
             token,
             users,
             hosts,
+            has_tls,
         }
     }
 
@@ -81,6 +91,7 @@ impl Clients {
     pub(crate) fn never_answer(&self, peer: Peer) -> bool {
         let known = match peer {
             Peer::Local(uid) | Peer::Loopback(uid) => self.users.contains(&uid),
+            Peer::Certified => true,
             Peer::Unknown => false,
         };
         self.token.is_none() && !known
@@ -89,7 +100,7 @@ impl Clients {
     /// Decides about a request.
     pub(crate) fn check(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Refused> {
         if !matches!(peer, Peer::Local(_)) {
-            self.check_site(headers)?;
+            self.check_site(peer, headers)?;
         }
         match (&self.token, peer) {
             (Some(token), _) => match has_token(headers, token) {
@@ -101,7 +112,7 @@ impl Clients {
         }
     }
 
-    fn check_site(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    fn check_site(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Refused> {
         let one = |name: &HeaderName| {
             let mut all = headers.get_all(name).iter();
             match (all.next(), all.next()) {
@@ -111,11 +122,11 @@ impl Clients {
             }
         };
         let host = one(&HOST)?.ok_or(Refused::Site)?;
-        if !self.is_ours(host) {
+        if !self.is_ours(peer, host) {
             return Err(Refused::Site);
         }
         if let Some(origin) = one(&ORIGIN)? {
-            let of = origin.strip_prefix("http://");
+            let of = origin.strip_prefix(if self.has_tls { "https://" } else { "http://" });
             if !of.is_some_and(|of| of.eq_ignore_ascii_case(host)) {
                 return Err(Refused::Site);
             }
@@ -133,14 +144,15 @@ impl Clients {
     /// Whether a host, with or without a port, is an address, localhost, or a name of `--host`. An
     /// address cannot be rebound. Without a token it is a loopback address: 0.0.0.0 leads there, too, and
     /// a browser takes it for another site's.
-    fn is_ours(&self, host: &str) -> bool {
+    fn is_ours(&self, peer: Peer, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => host,
         };
         let bare = name.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
         if let Ok(address) = bare.unwrap_or(name).parse::<IpAddr>() {
-            return self.token.is_some() || address.is_loopback();
+            let is_known = self.token.is_some() || peer == Peer::Certified;
+            return is_known || address.is_loopback();
         }
         let name = name.to_ascii_lowercase();
         name == "localhost" || self.hosts.contains(&name)
@@ -172,26 +184,14 @@ fn has_token(headers: &HeaderMap, token: &[u8]) -> bool {
 ///
 /// # Errors
 /// Where there is none, it is short, or others may read it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file that the user names, with the user's rights"
-)]
 pub(crate) fn read_token(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |why: String| usage(format!("--{option} {}: {why}", path.display()));
-    let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
-    let about = file.metadata().map_err(|error| failed(error.to_string()))?;
-    if !about.is_file() || about.mode() & 0o027 != 0 {
-        return Err(failed("others may read or replace it".to_owned())
-            .hint(format!("chmod 600 {}", path.display())));
-    }
-    let mut text = String::new();
-    let read = file.take(MOST_TOKEN).read_to_string(&mut text);
-    read.map_err(|error| failed(error.to_string()))?;
-    let token = text.trim();
-    match token.len() >= SHORTEST && token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(token.as_bytes().to_vec()),
-        false => Err(failed(format!(
-            "a token has at least {SHORTEST} printable characters without spaces"
+    let bytes = private::read_secret(option, path, MOST_TOKEN)?;
+    let token = bytes.trim_ascii();
+    match token.len() >= SHORTEST && token.iter().all(u8::is_ascii_graphic) {
+        true => Ok(token.to_vec()),
+        false => Err(usage(format!(
+            "--{option} {}: a token has at least {SHORTEST} printable characters without spaces",
+            path.display()
         ))),
     }
 }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn users_of_this_machine_by_their_number() {
-        let clients = Clients::new(None, vec![1007], Vec::new());
+        let clients = Clients::new(None, vec![1007], Vec::new(), false);
         let local = headers(&[("host", "127.0.0.1:9468")]);
         let me = Uid::effective().as_raw();
         for uid in [0, me, 1007] {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_token_is_needed_by_everyone_where_there_is_one() {
-        let clients = Clients::new(Some(b"0123456789abcdef".to_vec()), vec![], vec![]);
+        let clients = Clients::new(Some(b"0123456789abcdef".to_vec()), vec![], vec![], false);
         let with = |word: &str| headers(&[("host", "10.1.2.3"), ("authorization", word)]);
         for peer in [Peer::Unknown, Peer::Loopback(0), Peer::Local(0)] {
             for right in ["Bearer 0123456789abcdef", "bearer 0123456789abcdef"] {
@@ -327,9 +327,36 @@ mod tests {
         }
     }
 
+    /// A certificate opens as a token does, and a page in its owner's browser has neither.
+    #[test]
+    fn a_certificate_lets_in_and_pages_do_not() {
+        let clients = Clients::new(None, vec![], vec![], true);
+        let check = |peer, all: &[(&str, &str)]| clients.check(peer, &headers(all));
+        let host = ("host", "10.1.2.3:9468");
+        assert_eq!(check(Peer::Certified, &[host]), Ok(()));
+        let own = ("origin", "https://10.1.2.3:9468");
+        assert_eq!(check(Peer::Certified, &[host, own]), Ok(()));
+        assert_eq!(
+            check(Peer::Unknown, &[("host", "localhost")]),
+            Err(Refused::User)
+        );
+        for refused in [
+            &[("host", "evil.example")][..],
+            &[host, ("origin", "http://10.1.2.3:9468")],
+            &[host, ("sec-fetch-site", "cross-site")],
+            &[host, ("user-agent", "Mozilla/5.0 (X11)")],
+        ] {
+            assert_eq!(check(Peer::Certified, refused), Err(Refused::Site));
+        }
+        // Where a token is asked for as well, both are needed.
+        let clients = Clients::new(Some(b"0123456789abcdef".to_vec()), vec![], vec![], true);
+        let without = clients.check(Peer::Certified, &headers(&[host]));
+        assert_eq!(without, Err(Refused::Token));
+    }
+
     #[test]
     fn other_names_and_other_sites_are_refused() {
-        let clients = Clients::new(None, vec![], vec!["gpu7".to_owned()]);
+        let clients = Clients::new(None, vec![], vec!["gpu7".to_owned()], false);
         let check = |all: &[(&str, &str)]| clients.check(Peer::Loopback(0), &headers(all));
         for host in [
             "localhost",

@@ -7,6 +7,7 @@
 //! * [`options`] reads the words, [`policy`] says which processes a request may name.
 //! * [`clients`] says who may ask: users of this machine by their number, others by a token; and which
 //!   requests a browser may have been tricked into.
+//!   [`tls`] and [`private`] read what connections are encrypted with.
 //! * [`listen`] accepts connections within limits; [`stall`] ends those that do not move.
 //! * [`ask`] turns a request line into an [`ask::Ask`], and nothing else of a request is obeyed.
 //! * [`otlp`] sends metrics and profiles to a collector.
@@ -31,10 +32,12 @@ mod otlp;
 mod page;
 mod pages;
 mod policy;
+mod private;
 mod processes;
 mod route;
 mod stall;
 mod text;
+mod tls;
 mod usage;
 mod work;
 

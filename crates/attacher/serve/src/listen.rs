@@ -129,7 +129,8 @@ async fn listen(address: &Address, options: &Options) -> Result<Listener, Failur
             let listener =
                 listener.map_err(|error| failed(format!("cannot listen at {at}: {error}")))?;
             let at = listener.local_addr().unwrap_or(*at);
-            say(&format!("listening at http://{at}"));
+            let scheme = options.tls.as_ref().map_or("http", |_| "https");
+            say(&format!("listening at {scheme}://{at}"));
             Ok(Listener::Tcp(listener))
         }
         Address::Unix(path) => {
@@ -195,7 +196,7 @@ async fn connected(accepted: Accepted, server: Arc<Server>, _permit: OwnedSemaph
         Accepted::Tcp(stream) => {
             let ends = (stream.local_addr(), stream.peer_addr());
             let peer = match ends {
-                (Ok(ours), Ok(client)) if !server.options.clients.has_token() => {
+                (Ok(ours), Ok(client)) if !server.options.knows_otherwise() => {
                     // Where there are many connections, that list is long.
                     let _look = LOOKS.acquire().await;
                     let asked = spawn_blocking(move || at_the_other_end(ours, client));
@@ -203,13 +204,24 @@ async fn connected(accepted: Accepted, server: Arc<Server>, _permit: OwnedSemaph
                 }
                 _ => Peer::Unknown,
             };
-            if server.options.clients.never_answer(peer) {
+            if !server.options.knows_otherwise() && server.options.clients.never_answer(peer) {
                 // Such a connection must not take the place of another.
                 let _ = stream.try_write(STRANGER);
                 return;
             }
             let _ = stream.set_nodelay(true);
-            answer(TokioIo::new(stream), peer, server, PATIENCE).await;
+            let Some(tls) = &server.options.tls else {
+                answer(TokioIo::new(stream), peer, server, PATIENCE).await;
+                return;
+            };
+            let peer = match tls.asks_clients {
+                true => Peer::Certified,
+                false => peer,
+            };
+            let shaken = tokio::time::timeout(PATIENCE.head, tls.acceptor.accept(stream));
+            if let Ok(Ok(stream)) = shaken.await {
+                answer(TokioIo::new(stream), peer, server, PATIENCE).await;
+            }
         }
         Accepted::Unix(stream) => {
             let peer = match stream.peer_cred() {

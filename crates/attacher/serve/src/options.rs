@@ -3,6 +3,7 @@
 use crate::clients::{Clients, read_token};
 use crate::otlp::client::Collector;
 use crate::policy::Policy;
+use crate::tls::Tls;
 use crate::usage::usage;
 use midair_failure::Failure;
 use midair_settings::{SERVE, ServeOption, duration_word};
@@ -35,6 +36,8 @@ pub(crate) enum Address {
 pub(crate) struct Options {
     pub(crate) listen: Vec<Address>,
     pub(crate) clients: Clients,
+    /// TLS of connections over TCP.
+    pub(crate) tls: Option<Tls>,
     pub(crate) policy: Policy,
     /// The most attaches and looks at the same time.
     pub(crate) sessions: usize,
@@ -99,6 +102,11 @@ impl<'a> Given<'a> {
 }
 
 impl Options {
+    /// Whether a client over TCP is known by its token or its certificate, and not by its user.
+    pub(crate) fn knows_otherwise(&self) -> bool {
+        self.clients.has_token() || self.tls.as_ref().is_some_and(|tls| tls.asks_clients)
+    }
+
     /// Reads the words.
     ///
     /// # Errors
@@ -113,13 +121,13 @@ impl Options {
         let token = token.transpose()?;
         let open =
             |address: &&Address| matches!(address, Address::Tcp(at) if !at.ip().is_loopback());
-        if token.is_none()
-            && let Some(Address::Tcp(at)) = listen.iter().find(open)
-        {
+        let tls = tls(&given)?;
+        let known = token.is_some() || tls.as_ref().is_some_and(|tls| tls.asks_clients);
+        if !known && let Some(Address::Tcp(at)) = listen.iter().find(open) {
             return Err(usage(format!(
                 "{at} can be reached from other machines, and nothing says who may ask"
             ))
-            .hint("give a --token-file, or listen on 127.0.0.1"));
+            .hint("give a --token-file or a --tls-client-ca, or listen on 127.0.0.1"));
         }
         let longest = given.one("longest").unwrap_or_default();
         let longest = duration_word(longest)
@@ -132,7 +140,9 @@ impl Options {
                 token,
                 users(&given.all("client-user"))?,
                 hosts.map(str::to_ascii_lowercase).collect(),
+                tls.is_some(),
             ),
+            tls,
             policy: Policy::new(
                 users(&given.all("only-user"))?,
                 &given.all("only-cgroup"),
@@ -157,6 +167,15 @@ fn percent(word: &str) -> Result<u32, Failure> {
     })
 }
 
+fn tls(given: &Given<'_>) -> Result<Option<Tls>, Failure> {
+    let path = |option: &str| given.one(option).map(Path::new);
+    match (path("tls-cert"), path("tls-key"), path("tls-client-ca")) {
+        (None, None, None) => Ok(None),
+        (Some(cert), Some(key), ca) => Tls::new(cert, key, ca).map(Some),
+        _ => Err(usage("TLS requires --tls-cert and --tls-key".to_owned())),
+    }
+}
+
 fn otlp(given: &Given<'_>) -> Result<Option<(Collector, Duration)>, Failure> {
     let every = given.one("otlp-every").unwrap_or_default();
     let every = duration_word(every)
@@ -168,7 +187,8 @@ fn otlp(given: &Given<'_>) -> Result<Option<(Collector, Duration)>, Failure> {
         (None, Some(_)) => Err(usage("--otlp-token-file requires --otlp".to_owned())),
         (Some(url), token) => {
             let token = token.map(|file| read_token("otlp-token-file", file));
-            Ok(Some((Collector::new(url, token.transpose()?)?, every)))
+            let ca = given.one("otlp-ca").map(Path::new);
+            Ok(Some((Collector::new(url, token.transpose()?, ca)?, every)))
         }
     }
 }
@@ -233,6 +253,9 @@ mod tests {
             ("--always 51", "a percentage"),
             ("--longest 11m", "at most 10m"),
             ("--client-user no-such-user-here", "there is no user"),
+            ("--tls-cert /x", "requires --tls-cert and --tls-key"),
+            ("--tls-client-ca /x", "requires --tls-cert and --tls-key"),
+            ("--tls-cert /nowhere/x --tls-key /nowhere/y", "/nowhere/x"),
             ("--otlp ftp://collector", "--otlp"),
             ("--otlp http://", "--otlp"),
             ("--otlp http://c/?x=1", "--otlp"),

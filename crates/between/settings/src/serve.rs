@@ -47,13 +47,28 @@ pub const SERVE: &[ServeOption] = &[
         many(
             "listen",
             "ADDRESS",
-            "Listen at this IP:PORT, or at unix:PATH; an address that is not loopback requires --token-file",
+            "Listen at this IP:PORT, or at unix:PATH; an address that is not loopback requires --token-file or --tls-client-ca",
         ),
     ),
     once(
         "token-file",
         "FILE",
         "Require 'Authorization: Bearer TOKEN' of every request, with the token in this file, which only its owner may read",
+    ),
+    once(
+        "tls-cert",
+        "FILE",
+        "Accept connections over TCP by TLS alone, with the certificates in this file (PEM)",
+    ),
+    once(
+        "tls-key",
+        "FILE",
+        "Use the private key in this file (PEM) for --tls-cert; only its owner may read it",
+    ),
+    once(
+        "tls-client-ca",
+        "FILE",
+        "Require a certificate of this authority (PEM) of every client over TCP; no token is required then",
     ),
     many(
         "client-user",
@@ -89,6 +104,11 @@ pub const SERVE: &[ServeOption] = &[
         "otlp",
         "URL",
         "Send metrics, and with --always profiles, to this OpenTelemetry collector, such as http://127.0.0.1:4318",
+    ),
+    once(
+        "otlp-ca",
+        "FILE",
+        "Trust this authority (PEM) for a collector at https://, instead of the system's",
     ),
     with(
         "60s",

@@ -3,6 +3,7 @@
 use super::messages::Answer;
 use super::signal::Signal;
 use crate::answer::Body;
+use crate::tls;
 use crate::usage::usage;
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
@@ -10,12 +11,16 @@ use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use midair_failure::Failure;
 use prost::Message;
+use rustls::pki_types::ServerName;
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
 
 /// How long one request may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,7 +33,6 @@ const MOST_HEADERS: usize = 64;
 const PROFILES: (&str, &str) = ("otlp-profiles-development-version", "1");
 
 /// A collector.
-#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Collector {
     host: String,
     port: u16,
@@ -37,6 +41,13 @@ pub(crate) struct Collector {
     /// The start of all paths.
     base: String,
     token: Option<HeaderValue>,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Collector({self})")
+    }
 }
 
 /// What became of a request.
@@ -52,22 +63,32 @@ pub(crate) enum Sent {
 
 impl fmt::Display for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.base)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.base)
     }
 }
 
 impl Collector {
     /// # Errors
     /// Where the address is none.
-    pub(crate) fn new(url: &str, token: Option<Vec<u8>>) -> Result<Collector, Failure> {
+    pub(crate) fn new(
+        url: &str,
+        token: Option<Vec<u8>>,
+        ca: Option<&Path>,
+    ) -> Result<Collector, Failure> {
         let wrong = || {
             usage(format!("--otlp {url} is not an address of a collector"))
                 .hint("such as http://127.0.0.1:4318")
         };
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let authority = uri.authority().ok_or_else(wrong)?;
-        let is_plain = uri.scheme_str() == Some("http") && !authority.as_str().contains('@');
-        if !is_plain || uri.query().is_some() || authority.host().is_empty() {
+        let has_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(wrong()),
+        };
+        if authority.as_str().contains('@') || uri.query().is_some() || authority.host().is_empty()
+        {
             return Err(wrong());
         }
         let token = token.map(|token| [b"Bearer ".as_slice(), &token].concat());
@@ -78,12 +99,22 @@ impl Collector {
         }
         let host = authority.host();
         let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        let host = bare.unwrap_or(host).to_owned();
+        let tls = match has_tls {
+            false => None,
+            true => {
+                let name = ServerName::try_from(host.clone()).map_err(|_| wrong())?;
+                Some((tls::connector(ca)?, name))
+            }
+        };
+        let usual = if has_tls { 443 } else { 80 };
         Ok(Collector {
-            host: bare.unwrap_or(host).to_owned(),
-            port: authority.port_u16().unwrap_or(80),
+            host,
+            port: authority.port_u16().unwrap_or(usual),
             authority: authority.as_str().to_owned(),
             base: uri.path().trim_end_matches('/').to_owned(),
             token,
+            tls,
         })
     }
 
@@ -102,6 +133,21 @@ impl Collector {
         bytes: Bytes,
     ) -> Result<Sent, Box<dyn Error + Send + Sync>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        match &self.tls {
+            None => self.exchange_over(stream, signal, bytes).await,
+            Some((connector, name)) => {
+                let stream = connector.connect(name.clone(), stream).await?;
+                self.exchange_over(stream, signal, bytes).await
+            }
+        }
+    }
+
+    async fn exchange_over(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        signal: Signal,
+        bytes: Bytes,
+    ) -> Result<Sent, Box<dyn Error + Send + Sync>> {
         let (mut to, connection) = hyper::client::conn::http1::Builder::new()
             .max_buf_size(MOST_HEAD)
             .max_headers(MOST_HEADERS)
@@ -187,13 +233,13 @@ mod tests {
             ("http://c/", "c", 80, ""),
             ("http://[::1]:4318/x/", "::1", 4318, "/x"),
         ] {
-            let made = Collector::new(url, None).unwrap();
+            let made = Collector::new(url, None, None).unwrap();
             assert_eq!(
                 (made.host.as_str(), made.port, made.base.as_str()),
                 (host, port, base)
             );
         }
-        let made = Collector::new("http://c", Some(b"secret".to_vec())).unwrap();
+        let made = Collector::new("http://c", Some(b"secret".to_vec()), None).unwrap();
         assert!(!format!("{made:?}").contains("secret"), "{made:?}");
         let request = made.request(Signal::Profiles, Bytes::new()).unwrap();
         assert_eq!(request.headers()[AUTHORIZATION], "Bearer secret");
@@ -216,7 +262,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let collector = Collector::new(&format!("http://{at}"), None).unwrap();
+        let collector = Collector::new(&format!("http://{at}"), None, None).unwrap();
         let sent = runtime.block_on(collector.post(Signal::Metrics, Bytes::from_static(b"x")));
         answers.join().unwrap();
         sent
