@@ -21,6 +21,7 @@
 //! | `register` | `ring idx xcc op` (write, read) `reg` (address in words) `unit` (`GRBM_GFX_INDEX` at that moment) `value at` (where a read went): a command of packet `idx` accessed a register of the counters (see `pmu`) |
 //! | `pm4` | `ring idx at words control` (what was written to `CP_PERFMON_CNTL`, `-` for nothing) `reads` (of registers, of all XCCs) `enabled` (whether the queue's kernels count in SQ and SPI from now on) `over` (the queue whose counting a reset destroyed, -1 for none) `unknown` (a word that was not understood, 0 for none): the commands of vendor packet `idx` have been carried out |
 //! | `samples` | `ring idx kobj invalid lost at` (`OFFSET*COUNT,...`: valid samples of program counters that were written, by their offset from the kernel's entry; `-` for none): a look at the kernel of packet `idx` (see `sampling`) |
+//! | `trace` | `ring idx xcc engine base bytes full` (1 if not all blocks found room) `hash` (FNV-1a of the bytes): packet `idx` ended the thread trace of an engine (see `pmu::trace`) |
 //! | `unknown` | `ring idx word`: the packet's first word; the queue stops there |
 //!
 //! Packet words: `ring` (address, which identifies a queue in the process), `idx`
@@ -122,6 +123,27 @@ pub struct Register {
     pub value: u32,
     /// The address to which a read value was stored, otherwise 0.
     pub at: u64,
+}
+
+/// A thread trace of an engine that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Trace {
+    /// Address of the queue's ring.
+    pub ring: u64,
+    /// Index of the packet that ended it.
+    pub index: u64,
+    /// The XCC.
+    pub xcc: u32,
+    /// Its engine.
+    pub engine: u32,
+    /// Address of the buffer.
+    pub base: u64,
+    /// How many bytes were written.
+    pub bytes: u64,
+    /// Whether not all blocks found room.
+    pub full: bool,
+    /// The FNV-1a hash of the bytes.
+    pub hash: u64,
 }
 
 /// The commands of a vendor packet.
@@ -255,6 +277,8 @@ pub enum Event {
         /// What was taken.
         taken: Taken,
     },
+    /// A thread trace ended.
+    Trace(Trace),
     /// A packet that the model does not know. Its queue stops there.
     Unknown {
         /// Address of the queue's ring.
@@ -442,6 +466,20 @@ impl fmt::Display for Record {
                 }
                 f.write_str(if taken.offsets.is_empty() { "-" } else { "" })
             }
+            Event::Trace(Trace {
+                ring,
+                index,
+                xcc,
+                engine,
+                base,
+                bytes,
+                full,
+                hash,
+            }) => write!(
+                f,
+                "trace ring={ring:#x} idx={index} xcc={xcc} engine={engine} base={base:#x} bytes={bytes} full={} hash={hash:#x}",
+                u8::from(*full)
+            ),
             Event::Unknown { ring, index, word } => {
                 write!(f, "unknown ring={ring:#x} idx={index} word={word:#x}")
             }
@@ -671,6 +709,16 @@ impl<'a> Fields<'a> {
                     lost: self.number("lost")?,
                 },
             },
+            "trace" => Event::Trace(Trace {
+                ring: self.number("ring")?,
+                index: self.number("idx")?,
+                xcc: self.number("xcc")?,
+                engine: self.number("engine")?,
+                base: self.number("base")?,
+                bytes: self.number("bytes")?,
+                full: self.either("full", "1", "0")?,
+                hash: self.number("hash")?,
+            }),
             "unknown" => Event::Unknown {
                 ring: self.number("ring")?,
                 index: self.number("idx")?,

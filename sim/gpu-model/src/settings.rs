@@ -63,6 +63,9 @@ pub struct Settings {
     /// `MODEL_SAMPLES=GRID_X:OFFSET*WEIGHT[+OFFSET*WEIGHT...][,GRID_X:...]`, `MODEL_SAMPLED_WAVES`
     /// (default 4) and `MODEL_INVALID_SAMPLES=N` (one of N, default none): see [`Rule`].
     pub samples: Rule,
+    /// `MODEL_TRACE_DETAIL`: how many blocks of a thread trace tell of the steps of a wave (default 3,
+    /// see [`crate::pmu::trace`]).
+    pub trace_detail: u32,
 }
 
 impl Default for Settings {
@@ -87,6 +90,7 @@ impl Default for Settings {
             rates: Vec::new(),
             sampling: false,
             samples: Rule::default(),
+            trace_detail: 3,
         }
     }
 }
@@ -153,6 +157,8 @@ impl Settings {
             gpu,
             sampling: switch("MODEL_SAMPLING")?,
             samples,
+            trace_detail: u32::try_from(number("MODEL_TRACE_DETAIL", 3)?)
+                .map_err(|_| "MODEL_TRACE_DETAIL: too much")?,
             clock_mhz: number("MODEL_CLOCK_MHZ", default.clock_mhz)?,
             rates,
             log: look("MODEL_LOG"),
@@ -183,6 +189,7 @@ impl Settings {
             gpu: self.gpu,
             clock_mhz: self.clock_mhz,
             rates: self.rates.clone(),
+            trace_detail: self.trace_detail,
         }
     }
 

@@ -14,6 +14,7 @@ pub mod collector;
 pub mod connect;
 pub mod counter_plan;
 pub mod event;
+pub mod trace_plan;
 
 pub mod offer;
 pub mod spool;

@@ -3,9 +3,11 @@
 use crate::descriptors;
 use crate::inside::{Inside, NAME};
 use crate::maker::Maker;
+use crate::traces;
 use midair_counters::Template;
 use midair_counters::wire::{Answer, Listener, Question};
 use midair_failure::plain;
+use midair_record::trace_plan::Trace;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -190,10 +192,34 @@ impl Helper {
 
     /// Asks for a group's template.
     fn ask(&mut self, question: &Question) -> Result<Template, Error> {
+        let mut listener = Listener::default();
+        self.answer(&question.to_string(), |line| {
+            let answer = listener.take(line)?;
+            Ok(answer.map(|answer| match answer {
+                Answer::Made(template) => Ok(template),
+                other => Err(other),
+            }))
+        })
+    }
+
+    /// Asks for the packets of thread traces.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn trace(&mut self, question: &traces::Question) -> Result<Trace, Error> {
+        let mut reader = traces::Reader::default();
+        self.answer(&question.to_string(), |line| reader.take(line))
+    }
+
+    /// Asks a question, and has `take` read the lines of the answer.
+    fn answer<T>(
+        &mut self,
+        text: &str,
+        mut take: impl FnMut(&str) -> Result<Option<Result<T, Answer>>, String>,
+    ) -> Result<T, Error> {
         if self.was_silent {
             return Err(Error::Silent(self.limit));
         }
-        let text = question.to_string();
         let asked = match &self.questions {
             Some(questions) => descriptors::send_all(questions, text.as_bytes()),
             None => Err(io::ErrorKind::BrokenPipe.into()),
@@ -202,7 +228,6 @@ impl Helper {
             return Err(self.died());
         }
         let until = Instant::now() + self.limit;
-        let mut listener = Listener::default();
         for _ in 0..LINES {
             let left = until.saturating_duration_since(Instant::now());
             let line = match self.lines.recv_timeout(left) {
@@ -214,16 +239,17 @@ impl Helper {
                     return Err(Error::Silent(self.limit));
                 }
             };
-            let answer = match listener
-                .take(&line)
-                .map_err(|odd| Error::Odd(shown(&odd)))?
-            {
+            let answer = match take(&line).map_err(|odd| Error::Odd(shown(&odd)))? {
                 None => continue,
                 Some(answer) => answer,
             };
             self.has_answered = true;
-            return Err(match answer {
-                Answer::Made(template) => return Ok(template),
+            let other = match answer {
+                Ok(made) => return Ok(made),
+                Err(other) => other,
+            };
+            return Err(match other {
+                Answer::Made(_) => Error::Odd("an answer to another question".into()),
                 Answer::Missing(why) => Error::Missing(shown(&why)),
                 Answer::Outside(why) => Error::Outside(shown(&why)),
                 Answer::Refused { code, what } => Error::Refused {

@@ -18,6 +18,7 @@ mod maker;
 pub mod making;
 pub mod planned;
 mod prepare;
+pub mod traces;
 mod unseen;
 
 pub use groups::{REFERENCES, prepare_each, prepare_groups};

@@ -4,6 +4,9 @@
 mod arena;
 mod library;
 mod make;
+mod spots;
+mod trace;
 
 pub use library::Library;
 pub use make::template;
+pub use trace::{AGENT, trace};

@@ -188,6 +188,9 @@ impl AqlQueue {
                         left
                     });
                 }
+                if let Some(pmu) = machine.pmu() {
+                    pmu.trace(machine, &dispatch);
+                }
                 let end = self.end_kernel(machine);
                 self.sample(machine, sampling, &dispatch, (sampled, end));
                 dispatch.packet.end = end;

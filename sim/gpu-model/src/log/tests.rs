@@ -69,6 +69,16 @@ fn every_kind_of_record_survives_the_log() {
             kernel_object: 3,
             taken: crate::sampling::Taken::default(),
         },
+        Event::Trace(Trace {
+            ring: 1,
+            index: 2,
+            xcc: 3,
+            engine: 4,
+            base: 5 << 40,
+            bytes: 64,
+            full: true,
+            hash: u64::MAX,
+        }),
         Event::QueueEnd { index: 9 },
         Event::Begin(d),
         Event::Dispatch(Dispatch {

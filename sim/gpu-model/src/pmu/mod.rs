@@ -6,6 +6,7 @@
 //!   there and nowhere else.
 //! * [`registers`]: addresses, and which write to a register counts for which unit.
 //! * [`pm4`]: the commands of an indirect buffer.
+//! * [`trace`]: **what a thread trace has.**
 //!
 //! As on the device, there is one set of counters for all queues and processes. A reset by one
 //! queue's commands destroys what another queue was counting, and its selects replace the other's.
@@ -17,13 +18,17 @@ pub mod registers;
 pub mod rules;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 
 pub use gpu::{Family, Gpu};
 pub use rules::{Rate, Rules, Work};
 
+use crate::log::Dispatch;
+use crate::machine::Machine;
 use registers::{Banked, Counter};
 use rules::Tally;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use trace::Traced;
 
 /// The counters of one device, which all its queues share.
 #[derive(Debug)]
@@ -59,6 +64,7 @@ struct Xcc {
     tally: Tally,
     /// The values at the last sample.
     latched: Tally,
+    traced: Traced,
 }
 
 /// `CP_PERFMON_CNTL` as it is written: bits 0-3 are the state, bit 10 takes a sample.
@@ -79,7 +85,11 @@ impl Pmu {
     /// Creates the counters of a device that count by these rules. Nothing is selected or counted
     /// yet.
     pub fn new(rules: Rules) -> Pmu {
-        let xccs = (0..rules.gpu.xccs).map(|_| Xcc::default()).collect();
+        let xcc = |_| Xcc {
+            traced: Traced::new(&rules.gpu, rules.trace_detail),
+            ..Xcc::default()
+        };
+        let xccs = (0..rules.gpu.xccs).map(xcc).collect();
         Pmu(Mutex::new(Device {
             rules,
             xccs,
@@ -100,6 +110,16 @@ impl Pmu {
             start,
             takes: takes.max(1),
         });
+    }
+
+    /// Writes what traces have of a kernel that ends.
+    pub fn trace(&self, machine: &impl Machine, dispatch: &Dispatch) {
+        let work = Work::new(dispatch.grid, dispatch.workgroup, true);
+        let device = &mut *self.lock();
+        for (xcc, of) in (0..).zip(&mut device.xccs) {
+            of.traced
+                .ends(machine, &device.rules, xcc, (dispatch, &work));
+        }
     }
 
     /// Ends the kernel of `queue` now, by `clock`. Returns the time. In this model a queue runs one
@@ -193,6 +213,9 @@ impl Device {
     fn read(&self, xcc: usize, register: u32) -> u32 {
         let x = &self.xccs[xcc];
         let unit = registers::Unit::of(x.index);
+        if let Some(value) = x.traced.read(register, unit) {
+            return value;
+        }
         let Some((counter, high)) = Counter::read_by(self.rules.gpu.family, register) else {
             return x.registers.get(register, unit).unwrap_or(0);
         };

@@ -1,11 +1,11 @@
 //! The commands of an indirect buffer.
 //!
-//! AMD's library uses seven kinds of commands for counters (`docs/sources.md#counters`), and ROCr four
-//! more to take samples out of the device's buffers. Each XCC executes them for itself. Other commands are skipped by their length, and reported in the log.
+//! AMD's library uses seven kinds of commands for counters (`docs/sources.md#counters`) and one more for
+//! thread traces, and ROCr four more to take samples out of the device's buffers. Each XCC executes them for itself. Other commands are skipped by their length, and reported in the log.
 
 use super::registers::{COMPUTE_PERFCOUNT_ENABLE, CP_PERFMON_CNTL, GRBM_GFX_INDEX, Unit};
 use super::{Device, Pmu};
-use crate::log::{Event, Pm4, Register};
+use crate::log::{Event, Pm4, Register, Trace};
 use crate::machine::Machine;
 
 /// Numbers of commands (bits 8-15 of a header whose bits 30-31 are set).
@@ -39,6 +39,8 @@ mod source {
     pub const IMMEDIATE: u32 = 5;
     /// The value that the last atomic command returned.
     pub const RETURNED: u32 = 6;
+    /// The device's clock.
+    pub const CLOCK: u32 = 9;
 }
 
 /// Destinations of `COPY_DATA`.
@@ -226,6 +228,17 @@ impl<M: Machine> Run<'_, M> {
             _ => {
                 let registers = &mut self.device.xccs[self.xcc].registers;
                 registers.set(register, Unit::of(unit), value);
+                let write = (register, Unit::of(unit), value);
+                let traced = &mut self.device.xccs[self.xcc].traced;
+                for trace in traced.write(self.machine, self.xcc as u32, write, self.now) {
+                    let (ring, index) = (self.issuer.ring, self.issuer.index);
+                    let event = Event::Trace(Trace {
+                        ring,
+                        index,
+                        ..trace
+                    });
+                    self.machine.log(self.issuer.queue, &event);
+                }
             }
         }
     }
@@ -243,6 +256,7 @@ impl<M: Machine> Run<'_, M> {
                 source::MEMORY | source::L2 => self.machine.load_u32(memory(src)),
                 source::IMMEDIATE => body[1 + half as usize],
                 source::RETURNED => (self.returned >> (32 * half)) as u32,
+                source::CLOCK => (self.now >> (32 * half)) as u32,
                 _ => {
                     self.done.unknown = body[0];
                     return;

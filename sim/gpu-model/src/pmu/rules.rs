@@ -182,6 +182,8 @@ pub struct Rules {
     pub clock_mhz: u64,
     /// Exceptions to the rules.
     pub rates: Vec<Rate>,
+    /// How many blocks of a thread trace tell of the steps of a wave ([`super::trace`]).
+    pub trace_detail: u32,
 }
 
 impl Rules {
@@ -222,6 +224,15 @@ impl Rules {
             u64::from(units),
             u64::from(unit),
         )
+    }
+
+    /// Returns how many waves of a kernel run on an engine of an XCC, or on one compute unit of it.
+    pub fn waves_on(&self, work: &Work, xcc: u32, engine: u32, unit: Option<u32>) -> u64 {
+        let groups = match unit {
+            None => self.on_engine(work, xcc, engine),
+            Some(unit) => self.on_unit(work, xcc, engine, unit),
+        };
+        groups * work.waves
     }
 
     /// Returns the value of an event; `before` is the event of the counter before it.

@@ -217,6 +217,7 @@ fn each_xcc_has_its_own_and_runs_what_it_is_chosen_for() {
         gpu: Gpu::parse("8,32,304,1").unwrap(),
         clock_mhz: 2100,
         rates: vec![Rate::parse("2000:SQ:26:3").unwrap()],
+        trace_detail: 3,
     });
     execute(&bench, 1, &start(&SELECTS));
     kernel(&bench, 1, work(), 1000);
@@ -312,6 +313,131 @@ fn a_wgp_counts_for_its_two_units() {
         let unit = registers::Unit::of(0);
         assert_eq!(rules.value(&quiet, sq, 4, None, 0, unit), 0);
     }
+}
+
+/// Returns commands that start the traces of two engines, with buffers of a page each.
+fn start_traces() -> Vec<u32> {
+    use super::trace::register::*;
+    let mut words = uconfig(GRBM_GFX_INDEX, ALL);
+    words.extend(uconfig(MASK, 0xcf81));
+    for engine in 0..2 {
+        words.extend(uconfig(GRBM_GFX_INDEX, 0x4000_0000 | engine << 16));
+        words.extend(uconfig(BASE, (OUTPUT >> 12) as u32 + engine));
+        words.extend(uconfig(BASE_HIGH, 0));
+        words.extend(uconfig(SIZE, 1));
+        words.extend(uconfig(CTRL, 1 << 31));
+        words.extend(uconfig(MODE, 0x0224_0000));
+    }
+    words.extend(uconfig(GRBM_GFX_INDEX, ALL));
+    words.extend(uconfig(USER_3, 7));
+    words
+}
+
+fn end_traces() -> Vec<u32> {
+    let mut words = uconfig(GRBM_GFX_INDEX, ALL);
+    words.extend(uconfig(super::trace::register::MODE, 0x0204_0000));
+    words
+}
+
+fn traces(bench: &Bench) -> Vec<crate::log::Trace> {
+    let all = bench.log.borrow();
+    let all = all.iter().filter_map(|(_, event)| match event {
+        Event::Trace(trace) => Some(*trace),
+        _ => None,
+    });
+    all.collect()
+}
+
+#[test]
+fn engines_trace_the_kernels_between_start_and_end() {
+    use super::trace::{BLOCK, USER, WAVE, hash_of};
+    let bench = Bench::new();
+    execute(&bench, 1, &start_traces());
+    // 8 engines with 13 units each: two workgroups on each engine, on its first two units.
+    let dispatch = crate::log::Dispatch {
+        packet: crate::log::Packet {
+            index: 5,
+            start: bench.now(),
+            ..Default::default()
+        },
+        grid: [16 * 128, 1, 1],
+        workgroup: [128, 1, 1],
+        kernel_object: 0x7_1234_5678,
+        ..Default::default()
+    };
+    bench.pmu.trace(&bench, &dispatch);
+    let early = crate::log::Dispatch {
+        packet: crate::log::Packet::default(),
+        ..dispatch
+    };
+    bench.pmu.trace(&bench, &early);
+    assert_eq!(traces(&bench), []);
+    execute(&bench, 1, &end_traces());
+    // A word for the trace, four waves, and three steps of each of the two on unit 1.
+    let words: Vec<u32> = (0..)
+        .map(|n| bench.load_u32(OUTPUT + 4 * n))
+        .take(8 * 11)
+        .collect();
+    let tags: Vec<u32> = words.chunks(8).map(|block| block[0]).collect();
+    let (written, rest) = tags.split_at(11);
+    assert_eq!(
+        (written[0], &written[1..], rest),
+        (USER, &[WAVE; 10][..], &[][..])
+    );
+    assert_eq!(words[8..16], [WAVE, 0x1234_5678, 7, 5, 0, 0, 0, 1]);
+    assert_eq!(words[80..88], [WAVE, 0x1234_5678, 7, 5, 3, 0, 0, 10]);
+    let ended = traces(&bench);
+    assert_eq!(ended.len(), 2);
+    for (engine, trace) in (0..).zip(&ended) {
+        assert_eq!(
+            (trace.engine, trace.bytes, trace.full),
+            (engine, 11 * BLOCK, false)
+        );
+        assert_eq!(trace.base, OUTPUT + 4096 * u64::from(engine));
+    }
+    assert_eq!(
+        ended[0].hash,
+        hash_of(words.iter().flat_map(|word| word.to_le_bytes()))
+    );
+    // The registers say how much it was; without a start nothing is traced.
+    let mut reads = uconfig(GRBM_GFX_INDEX, 0x4000_0000);
+    for (n, register) in (0..).zip([0xc339, 0xc33a]) {
+        reads.extend(read(register, COMMANDS + 0x4000 + 4 * n));
+    }
+    execute(&bench, 1, &reads);
+    let read = |n: u64| bench.load_u32(COMMANDS + 0x4000 + 4 * n);
+    assert_eq!([read(0), read(1)], [11, 0]);
+    bench.pmu.trace(&bench, &dispatch);
+    execute(&bench, 1, &end_traces());
+    assert_eq!(traces(&bench).len(), 2);
+}
+
+#[test]
+fn a_trace_that_finds_no_room_is_full() {
+    use super::trace::BLOCK;
+    let bench = Bench::new();
+    execute(&bench, 1, &start_traces());
+    let dispatch = crate::log::Dispatch {
+        packet: crate::log::Packet {
+            start: bench.now(),
+            ..Default::default()
+        },
+        grid: [8 * 64 * 200, 1, 1],
+        workgroup: [64, 1, 1],
+        ..Default::default()
+    };
+    bench.pmu.trace(&bench, &dispatch);
+    execute(&bench, 1, &end_traces());
+    let ended = traces(&bench);
+    assert!(
+        ended.iter().all(|trace| trace.full && trace.bytes == 4096),
+        "{ended:?}"
+    );
+    assert_eq!(4096 % BLOCK, 0);
+    let mut reads = uconfig(GRBM_GFX_INDEX, 0x4001_0000);
+    reads.extend(read(0xc33a, COMMANDS + 0x4000));
+    execute(&bench, 1, &reads);
+    assert_eq!(bench.load_u32(COMMANDS + 0x4000), 1 << 31);
 }
 
 #[test]

@@ -14,6 +14,7 @@ const OUT_OF_RESOURCES: c_int = 0x1008;
 pub struct Arena {
     base: *mut u8,
     used: usize,
+    most: usize,
     /// Address and bytes of each allocation, in order.
     pub allocations: Vec<(u64, usize)>,
 }
@@ -46,6 +47,7 @@ impl Arena {
         let arena = Arena {
             base: got.cast(),
             used: 0,
+            most: BYTES,
             allocations: Vec::new(),
         };
         // A kernel before 4.17 treats the address as a mere hint.
@@ -56,12 +58,18 @@ impl Arena {
         }
     }
 
-    fn allocate(&mut self, bytes: usize) -> Option<*mut u8> {
+    /// Sets how many bytes may be allocated.
+    pub fn limit(&mut self, bytes: usize) {
+        self.most = bytes.min(BYTES);
+    }
+
+    /// Allocates memory, which is zero.
+    pub fn allocate(&mut self, bytes: usize) -> Option<*mut u8> {
         let end = self
             .used
             .checked_add(bytes)?
             .checked_next_multiple_of(PAGE)?;
-        if end > BYTES {
+        if end > self.most {
             return None;
         }
         // SAFETY: `used` is below the mapping's size.
@@ -103,6 +111,21 @@ impl Arena {
                 to.write_unaligned(of(word as u64));
             }
         }
+    }
+}
+
+impl Arena {
+    /// Copies bytes into memory that was allocated here. Returns whether it was.
+    ///
+    /// # Safety
+    /// `from` points to `bytes` readable bytes.
+    pub unsafe fn write(&mut self, to: u64, from: *const c_void, bytes: usize) -> bool {
+        let Some(offset) = self.offset(to, bytes) else {
+            return false;
+        };
+        // SAFETY: the destination is inside the mapping (checked); the caller promises the source.
+        unsafe { std::ptr::copy(from.cast::<u8>(), self.base.add(offset), bytes) };
+        true
     }
 }
 
@@ -157,10 +180,9 @@ pub unsafe extern "C" fn copy(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let arena = unsafe { &mut *data.cast::<Arena>() };
-    let Some(offset) = arena.offset(to.addr() as u64, bytes) else {
-        return OUT_OF_RESOURCES;
-    };
-    // SAFETY: the destination is inside the mapping (checked); the caller promises the source.
-    unsafe { std::ptr::copy(from.cast::<u8>(), arena.base.add(offset), bytes) };
-    0
+    // SAFETY: the caller's promise.
+    match unsafe { arena.write(to.addr() as u64, from, bytes) } {
+        true => 0,
+        false => OUT_OF_RESOURCES,
+    }
 }

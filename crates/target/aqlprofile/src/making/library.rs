@@ -109,6 +109,152 @@ type Delete = unsafe extern "C" fn(u64);
 type Iterate = unsafe extern "C" fn(u64, OnValue, *mut c_void) -> c_int;
 type Coordinates = unsafe extern "C" fn(Agent, Event, u64, OnCoordinate, *mut c_void) -> c_int;
 
+/// `aqlprofile_att_profile_t`.
+#[repr(C)]
+struct TraceProfile {
+    agent: u64,
+    parameters: *const [u32; 2],
+    count: u32,
+}
+
+/// `aqlprofile_att_codeobj_data_t`.
+#[repr(C)]
+struct CodeObject {
+    number: u64,
+    address: u64,
+    size: u64,
+    agent: u64,
+    /// Bit 0: it was unloaded; bit 1: it was loaded before the trace.
+    flags: u32,
+}
+
+/// The bit of [`CodeObject::flags`] for an object that is loaded already.
+const FROM_START: u32 = 2;
+
+type OnData = unsafe extern "C" fn(u32, *const c_void, u64, *mut c_void) -> c_int;
+type CreateTrace = unsafe extern "C" fn(
+    *mut u64,
+    *mut [Packet; 2],
+    TraceProfile,
+    Allocate,
+    Free,
+    Copy,
+    *mut c_void,
+) -> c_int;
+type IterateTrace = unsafe extern "C" fn(u64, OnData, *mut c_void) -> c_int;
+type Mark =
+    unsafe extern "C" fn(*mut Packet, *mut u64, CodeObject, Allocate, Free, *mut c_void) -> c_int;
+
+/// The functions for thread traces, which an older library may lack.
+pub struct TraceFunctions {
+    create: CreateTrace,
+    delete: Delete,
+    iterate: IterateTrace,
+    mark: Mark,
+}
+
+/// Packets of a trace, or of a code object (the first only).
+pub struct MadeTrace<'a> {
+    functions: &'a TraceFunctions,
+    handle: u64,
+    /// They start and stop the trace.
+    pub packets: [Packet; 2],
+}
+
+impl Drop for MadeTrace<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is the library's, and is deleted only here.
+        unsafe { (self.functions.delete)(self.handle) };
+    }
+}
+
+impl TraceFunctions {
+    /// Makes the packets of a trace; the parameters are numbers and values. The functions are called
+    /// with `data`.
+    ///
+    /// # Safety
+    /// The functions must be sound with `data`, which must live until [`MadeTrace`] has been dropped.
+    pub unsafe fn create(
+        &self,
+        agent: u64,
+        parameters: &[[u32; 2]],
+        (allocate, free, copy): (Allocate, Free, Copy),
+        data: *mut c_void,
+    ) -> Result<MadeTrace<'_>, Status> {
+        let profile = TraceProfile {
+            agent,
+            parameters: parameters.as_ptr(),
+            count: parameters.len() as u32,
+        };
+        let (mut handle, mut packets) = (0, [Packet::default(); 2]);
+        let (to, made) = (&raw mut handle, &raw mut packets);
+        // SAFETY: all pointers are valid during the call. The caller promises that the functions are
+        // sound.
+        checked(unsafe { (self.create)(to, made, profile, allocate, free, copy, data) })?;
+        Ok(MadeTrace {
+            functions: self,
+            handle,
+            packets,
+        })
+    }
+
+    /// Makes the packet that tells a trace of a code object: its number, address and size.
+    ///
+    /// # Safety
+    /// As for [`TraceFunctions::create`].
+    pub unsafe fn marker(
+        &self,
+        (number, address, size): (u64, u64, u64),
+        agent: u64,
+        (allocate, free): (Allocate, Free),
+        data: *mut c_void,
+    ) -> Result<MadeTrace<'_>, Status> {
+        let object = CodeObject {
+            number,
+            address,
+            size,
+            agent,
+            flags: FROM_START,
+        };
+        let (mut handle, mut packets) = (0, [Packet::default(); 2]);
+        let (to, made) = ((&raw mut packets).cast(), &raw mut handle);
+        // SAFETY: as above.
+        checked(unsafe { (self.mark)(to, made, object, allocate, free, data) })?;
+        Ok(MadeTrace {
+            functions: self,
+            handle,
+            packets,
+        })
+    }
+}
+
+impl MadeTrace<'_> {
+    /// Calls `take` with each engine's number, the first eight bytes of its data, and the data's
+    /// length.
+    pub fn data(&self, mut take: impl FnMut(u32, u64, u64)) -> Result<(), Status> {
+        unsafe extern "C" fn on_data(
+            engine: u32,
+            data: *const c_void,
+            bytes: u64,
+            to: *mut c_void,
+        ) -> c_int {
+            let first = match bytes < 8 || data.is_null() {
+                true => 0,
+                // SAFETY: the library passes this many bytes.
+                false => unsafe { data.cast::<u64>().read_unaligned() },
+            };
+            // SAFETY: `to` is the reference that is passed below, which nothing else uses during the
+            // call.
+            unsafe { (*to.cast::<&mut dyn FnMut(u32, u64, u64)>())(engine, first, bytes) };
+            0
+        }
+        let mut take: &mut dyn FnMut(u32, u64, u64) = &mut take;
+        let to = (&raw mut take).cast();
+        // SAFETY: the handle is valid. The function is called with `to` only during this call.
+        checked(unsafe { (self.functions.iterate)(self.handle, on_data, to) })
+    }
+}
+
 /// The loaded library. It is never unloaded.
 pub struct Library {
     register: Register,
@@ -117,6 +263,7 @@ pub struct Library {
     delete: Delete,
     iterate: Iterate,
     coordinates: Coordinates,
+    traces: Option<TraceFunctions>,
 }
 
 /// The status that the library returned in place of 0.
@@ -183,7 +330,16 @@ impl Library {
                 unsafe { std::mem::transmute::<*mut c_void, $kind>(found) }
             }};
         }
+        let traces = || {
+            Some(TraceFunctions {
+                create: function!(c"aqlprofile_att_create_packets", CreateTrace),
+                delete: function!(c"aqlprofile_att_delete_packets", Delete),
+                iterate: function!(c"aqlprofile_att_iterate_data", IterateTrace),
+                mark: function!(c"aqlprofile_att_codeobj_marker", Mark),
+            })
+        };
         Some(Library {
+            traces: traces(),
             register: function!(c"aqlprofile_register_agent_info", Register),
             get_info: function!(c"aqlprofile_get_pmc_info", GetInfo),
             create: function!(c"aqlprofile_pmc_create_packets", Create),
@@ -191,6 +347,11 @@ impl Library {
             iterate: function!(c"aqlprofile_pmc_iterate_data", Iterate),
             coordinates: function!(c"aqlprofile_iterate_event_coord", Coordinates),
         })
+    }
+
+    /// Returns the functions for thread traces.
+    pub fn traces(&self) -> Option<&TraceFunctions> {
+        self.traces.as_ref()
     }
 
     /// Describes a GPU to the library.

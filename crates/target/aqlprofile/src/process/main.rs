@@ -9,6 +9,7 @@
 //! target first ([`inside`]).
 
 mod filter;
+mod hsa;
 mod inside;
 
 use midair_aqlprofile::making::{self, Library};
@@ -34,15 +35,28 @@ fn main() -> io::Result<()> {
     }
     let mut answers = own_output()?;
     let mut question = Question::default();
+    let open = || Library::open(&names).map_err(Answer::Missing);
     for line in io::stdin().lock().lines() {
+        let line = line?;
+        if let Some(question) = midair_aqlprofile::traces::Question::read(&line) {
+            let answer = match library.get_or_insert_with(open) {
+                Ok(library) => match hsa::describe(&question.gpu) {
+                    true => making::trace(library, &question),
+                    false => hsa::another().to_string(),
+                },
+                Err(answer) => answer.to_string(),
+            };
+            answers.write_all(answer.as_bytes())?;
+            answers.flush()?;
+            continue;
+        }
         let whole = question
-            .take(&line?)
+            .take(&line)
             .map_err(|line| io::Error::other(format!("not understood: {line}")))?;
         if !whole {
             continue;
         }
         let question = std::mem::take(&mut question);
-        let open = || Library::open(&names).map_err(Answer::Missing);
         let answer = match library.get_or_insert_with(open) {
             Ok(library) => making::template(library, &question),
             Err(answer) => answer.clone(),
