@@ -102,6 +102,7 @@ mod tables;
 mod temporary_directory;
 mod terminal;
 mod thread_churn;
+mod thread_trace;
 mod tools;
 mod top;
 mod top_code;

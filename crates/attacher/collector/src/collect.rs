@@ -209,6 +209,7 @@ impl Session {
                     gpu: None,
                     only_others: false,
                     why_empty: None,
+                    code: Default::default(),
                 }
                 .write(screen_style(&settings))
             });

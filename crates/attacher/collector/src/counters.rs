@@ -4,7 +4,7 @@
 //! packets made before the program started, so that counters that cannot be counted get a message
 //! of their own.
 
-use midair_aqlprofile::{Helper, planned, prepare_each};
+use midair_aqlprofile::{Helper, planned, prepare_each, traced};
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_record::counter_plan::{self, Plan};
@@ -28,6 +28,17 @@ pub(crate) fn plan(
     let groups = settings
         .counter_groups()
         .map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
+    let traces = traced::of_agents(settings, &identity.agents, |question| {
+        let trace = helper()?.trace(question);
+        trace.map_err(|error| midair_aqlprofile::failure(&error))
+    })?;
+    if !traces.is_empty() {
+        let bytes = counter_plan::encode(&Plan {
+            traces,
+            ..Plan::default()
+        });
+        return Ok((CounterPlan::default(), bytes));
+    }
     if groups.is_empty() {
         return Ok(Default::default());
     }

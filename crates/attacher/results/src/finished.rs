@@ -12,7 +12,9 @@ use midair_output::{
 use midair_record::event::{NO_STACKS, TOO_MANY_RANGES};
 use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::{COLLECTION_PERIOD, DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How the target ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +154,8 @@ pub struct Finished {
     pub only_others: bool,
     /// What the process was seen to do while no kernel was recorded, if that explains it.
     pub why_empty: Option<String>,
+    /// The files of code objects, by the objects' numbers, where thread traces need them.
+    pub code: BTreeMap<u64, Arc<[u8]>>,
 }
 
 impl Finished {
@@ -289,6 +293,7 @@ impl Finished {
                 cost: self.cost,
                 session_ns: self.session_ns,
                 unrecorded_ns: self.unrecorded_ns,
+                code: self.code,
             },
         };
         Ready {

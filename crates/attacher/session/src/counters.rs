@@ -8,15 +8,18 @@ use crate::install::Install;
 use crate::packets::{Packets, TargetRoot};
 use crate::profiler_lock::{self, ProfilerLock};
 use midair_agents::{Agent, AgentType};
-use midair_aqlprofile::planned;
+use midair_aqlprofile::{planned, traced};
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_ptrace::kfd::Kfd;
 use midair_record::counter_plan::{self, Plan};
 use midair_results::Identity;
-use midair_settings::{DEVICE_INTERVAL, EXCLUSIVE, GRAPH_KERNELS, MAX_OVERHEAD, Settings};
+use midair_settings::{
+    DEVICE_INTERVAL, EXCLUSIVE, GRAPH_KERNELS, MAX_OVERHEAD, Settings, THREAD_TRACE,
+};
 use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
 
 /// The percentage of the time that windows may take where the user says nothing.
 const DEFAULT_OVERHEAD: u32 = 2;
@@ -40,7 +43,9 @@ pub(crate) fn are_asked(settings: &Settings) -> bool {
     let some = |groups: Result<midair_settings::CounterGroups, _>| {
         groups.is_ok_and(|groups| !groups.is_empty())
     };
-    some(settings.device_counter_groups()) || some(settings.counter_groups())
+    some(settings.device_counter_groups())
+        || some(settings.counter_groups())
+        || settings.is_on(THREAD_TRACE)
 }
 
 /// Prepares the counters that the settings ask for. None where they ask for none. `there` is the root
@@ -63,7 +68,13 @@ pub(crate) fn prepare(
     if groups.is_empty() {
         groups = settings.counter_groups().map_err(bad)?;
     }
-    if groups.is_empty() {
+    let there = there.map(|there| there.map(Arc::new));
+    let traces = traced::of_agents(settings, &identity.agents, |question| {
+        Packets::start(install, there.clone())?
+            .trace(question)
+            .map_err(|error| midair_aqlprofile::failure(&error))
+    })?;
+    if groups.is_empty() && traces.is_empty() {
         return Ok(None);
     }
     let added = planned::definitions(settings)?;
@@ -107,6 +118,7 @@ pub(crate) fn prepare(
         exclusive: settings.is_on(EXCLUSIVE),
         graph_kernels: settings.is_on(GRAPH_KERNELS),
         groups: planned::groups(&plan),
+        traces,
     });
     if bytes.len() > counter_plan::MAX_BYTES {
         return Err(Failure::new(
@@ -168,6 +180,11 @@ pub fn check_launch(
             "start the program without the profiler, and attach to it: midair attach PID --pmc-device ...",
         ));
     }
+    traced::of_agents(settings, agents, |question| {
+        Packets::start(install, None)?
+            .trace(question)
+            .map_err(|error| midair_aqlprofile::failure(&error))
+    })?;
     let groups = settings
         .counter_groups()
         .map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;

@@ -4,7 +4,7 @@
 //! or end. At the end of the session, when nothing waits for this process any more, a helper
 //! disassembles the instructions that have samples, and their lines are read from the copy.
 
-mod copied;
+pub(crate) mod copied;
 
 use crate::install::Install;
 use crate::packets::rocm_roots;

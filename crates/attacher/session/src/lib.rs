@@ -15,6 +15,7 @@ mod carried;
 mod checks;
 mod clock;
 mod code_names;
+mod code_objects;
 mod collected;
 mod counted;
 mod counters;

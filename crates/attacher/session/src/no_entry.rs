@@ -298,6 +298,7 @@ impl NoEntry {
                 gpu: None,
                 only_others: false,
                 why_empty: None,
+                code: Default::default(),
             },
             entry: self.entry,
         })

@@ -5,7 +5,7 @@ use crate::install::Install;
 use crate::rights;
 use crate::session::memory_copy;
 use crate::target::Target;
-use midair_aqlprofile::{Error, Helper, Inside, Maker, SONAME};
+use midair_aqlprofile::{Error, Helper, Inside, Maker, SONAME, traces};
 use midair_counters::Template;
 use midair_counters::wire::Question;
 use midair_failure::Failure;
@@ -13,10 +13,12 @@ use midair_inject::Approach;
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::files::{Place, kernel_file, kernel_link, same_place};
 use midair_procinfo::{Tid, libc_kind, show, task};
+use midair_record::trace_plan::Trace;
 use midair_results::Identity;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The helper's file, next to the default tool.
 pub(crate) const HELPER: &str = "midair-aqlprofile";
@@ -167,7 +169,7 @@ fn unfit(
 pub(crate) struct Packets {
     program: PathBuf,
     here: Helper,
-    there: Option<Result<TargetRoot, String>>,
+    there: Option<Result<Arc<TargetRoot>, String>>,
     inside: Option<Helper>,
 }
 
@@ -178,7 +180,7 @@ impl Packets {
     /// When it cannot be started.
     pub(crate) fn start(
         install: &Install,
-        there: Option<Result<TargetRoot, String>>,
+        there: Option<Result<Arc<TargetRoot>, String>>,
     ) -> Result<Packets, Failure> {
         let program = install.helper(HELPER)?;
         let libraries = midair_aqlprofile::libraries(variable_here);
@@ -204,12 +206,21 @@ fn variable_here(name: &str) -> Option<OsString> {
     is_obeyed.then(|| std::env::var_os(name)).flatten()
 }
 
-impl Maker for Packets {
-    fn template(&mut self, question: &Question) -> Result<Template, Error> {
+impl Packets {
+    /// Has the packets of thread traces made.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub(crate) fn trace(&mut self, question: &traces::Question) -> Result<Trace, Error> {
+        self.ask(|helper| helper.trace(question))
+    }
+
+    /// Asks the helper that has a library.
+    fn ask<T>(&mut self, question: impl Fn(&mut Helper) -> Result<T, Error>) -> Result<T, Error> {
         if let Some(inside) = &mut self.inside {
-            return inside.template(question);
+            return question(inside);
         }
-        let why = match self.here.template(question) {
+        let why = match question(&mut self.here) {
             Err(Error::Missing(why)) => why,
             answer => return answer,
         };
@@ -219,12 +230,18 @@ impl Maker for Packets {
             Some(Ok(there)) => there,
         };
         let inside = self.inside.insert(there.start(&self.program)?);
-        inside.template(question).map_err(|error| match error {
+        question(inside).map_err(|error| match error {
             Error::Missing(reason) => {
                 Error::Missing(format!("in the root of the process: {reason}; here: {why}"))
             }
             error => error,
         })
+    }
+}
+
+impl Maker for Packets {
+    fn template(&mut self, question: &Question) -> Result<Template, Error> {
+        self.ask(|helper| helper.template(question))
     }
 }
 

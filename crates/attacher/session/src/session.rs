@@ -16,6 +16,7 @@ use window::Parts;
 
 use crate::clock::{Clock, boottime};
 use crate::code_names::CodeNames;
+use crate::code_objects::CodeObjects;
 use crate::collected::Collected;
 use crate::counted::Counted;
 use crate::counters::Counters;
@@ -39,7 +40,7 @@ use midair_procinfo::Pid;
 use midair_ptrace::{fault, sys};
 use midair_record::spool::{Reader, command, outcome, state, status};
 use midair_results::{End, Finished, Identity, Times, describe};
-use midair_settings::Settings;
+use midair_settings::{Settings, THREAD_TRACE};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -105,6 +106,8 @@ pub struct Session {
     code_names: CodeNames,
     /// Names the instructions that are sampled.
     instructions: Instructions,
+    /// Where threads are traced.
+    code_objects: Option<CodeObjects>,
 }
 
 impl Session {
@@ -170,6 +173,10 @@ impl Session {
             time_off: TimeOff::default(),
             code_names: CodeNames::default(),
             instructions,
+            code_objects: request
+                .settings
+                .is_on(THREAD_TRACE)
+                .then(CodeObjects::default),
         };
         session.wait_for_setup()?;
         let head = session.reader.head();
@@ -406,6 +413,9 @@ impl Session {
             .look(self.target.pid(), self.records.index());
         self.instructions
             .look(self.target.pid(), self.records.index());
+        if let Some(objects) = &mut self.code_objects {
+            objects.look(self.target.pid(), self.records.index());
+        }
         Ok(taken)
     }
 
@@ -435,6 +445,7 @@ impl Session {
             cost: self.meter.cost(&self.target, self.entry.longest_stop()),
             only_others: self.only_others,
             why_empty: None,
+            code: Default::default(),
         })
     }
 
@@ -614,6 +625,9 @@ impl Session {
                 gpu,
                 only_others: self.only_others,
                 why_empty,
+                code: self
+                    .code_objects
+                    .map_or_else(Default::default, |of| of.images()),
             },
             entry: self.entry,
         })

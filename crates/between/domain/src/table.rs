@@ -656,7 +656,16 @@ domains! {
     }
     /// Instructions of the threads of a compute unit.
     THREAD_TRACE {
-        asked: RequestedBy::By(&[ask("att", c"ROCPROF_ADVANCED_THREAD_TRACE")]);
+        asked: RequestedBy::By(&[ask("att", c"ROCPROF_ADVANCED_THREAD_TRACE")]),
+        // The number is ours: AMD's traces are a separate service without one.
+        number: Some(64),
+        files: Files {
+            records: "parts of thread traces",
+            phrase: Ranked::some("thread traces", 17),
+            ..NO_FILES
+        },
+        needs: DEVICE,
+        built: true;
         ..LATER
     }
     /// Unmaps of pages, from the kernel driver.

@@ -5,10 +5,12 @@
 //!
 //! The plan is a sequence of little-endian 32-bit words: [`MAGIC`], [`crate::VERSION`], the
 //! percentage of the time that counting may take, the interval's low and high half, whether windows
-//! are exclusive, whether kernels of batches are counted one by one, the number of groups, and the
-//! groups. A group: KFD node id, number of the group on its agent, bytes of the output, how many
+//! are exclusive, whether kernels of batches are counted one by one, the number of groups, the
+//! groups, and thread traces ([`crate::trace_plan`]). A group: KFD node id, number of the group on its agent, bytes of the output, how many
 //! words only read, four counts (start, read and stop, enabling, places), and the words and places
 //! themselves. A place: word, form, and the offset's low and high half.
+
+use crate::trace_plan::{self, Trace};
 
 /// First word.
 const MAGIC: u32 = u32::from_le_bytes(*b"mCNT");
@@ -113,6 +115,8 @@ pub struct Plan {
     pub graph_kernels: bool,
     /// The groups; an agent's groups are in the order of their numbers.
     pub groups: Vec<Group>,
+    /// Thread traces. A plan has either groups or these.
+    pub traces: Vec<Trace>,
 }
 
 /// Writes a plan.
@@ -149,6 +153,7 @@ pub fn encode(plan: &Plan) -> Vec<u8> {
             ]);
         }
     }
+    words.extend(trace_plan::encode(&plan.traces));
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
@@ -201,12 +206,15 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
         }
         groups.push(group);
     }
+    let left = u32::try_from(rest.0.len() / 4).ok()?;
+    let traces = trace_plan::decode(&rest.many(left)?)?;
     rest.0.is_empty().then_some(Plan {
         max_overhead,
         interval,
         exclusive,
         graph_kernels,
         groups,
+        traces,
     })
 }
 
@@ -246,6 +254,7 @@ mod tests {
             exclusive: true,
             graph_kernels: true,
             groups: groups(),
+            traces: Vec::new(),
         }
     }
 

@@ -17,6 +17,7 @@ mod plain;
 mod queue;
 mod samples;
 mod stacks;
+mod traces;
 
 pub use burst::{Burst, basis};
 pub use counters::{CounterWindow, WindowResult};
@@ -36,6 +37,7 @@ pub use stacks::{
     Code, IS_MODULE, LaunchStack, MOST_CODE_NAME, MOST_FRAMES, Module, NATIVE, NO_PYTHON,
     NO_STACKS, NativeCode, OF_OBJECT, Stack, StackCost, frames, stacks_of,
 };
+pub use traces::{TraceData, trace_status};
 
 use plain::Words;
 
@@ -496,6 +498,8 @@ pub enum Record<'a> {
     CounterWindow(CounterWindow, &'a [u8]),
     /// A sample of a program counter.
     PcSample(PcSample),
+    /// A part of a thread trace, and its bytes.
+    TraceData(TraceData, &'a [u8]),
     /// A burst of a recording that is on for a part of the time only.
     Burst(Burst),
     /// A function that was on a stack, its file's name, and its own.
@@ -541,6 +545,7 @@ impl Record<'_> {
             Record::CudaDevice(device, _) => &device.header,
             Record::CounterWindow(window, _) => &window.header,
             Record::PcSample(sample) => &sample.header,
+            Record::TraceData(data, _) => &data.header,
             Record::Burst(burst) => &burst.header,
             Record::Code(code, ..) => &code.header,
             Record::Stack(stack, _) => &stack.header,
@@ -655,6 +660,9 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         .map(|(w, t)| Record::CounterWindow(w, t)),
         kind::PC_SAMPLING_HOST_TRAP | kind::PC_SAMPLING_STOCHASTIC => {
             PcSample::read(body).map(Record::PcSample)
+        }
+        kind::THREAD_TRACE => {
+            with_tail(body, |d: &TraceData| d.bytes as usize).map(|(d, t)| Record::TraceData(d, t))
         }
         kind::BURST => Burst::read(body).map(Record::Burst),
         kind::CODE => stacks::code(body).map(|(code, file, name)| Record::Code(code, file, name)),

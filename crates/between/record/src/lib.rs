@@ -20,4 +20,4 @@ pub mod offer;
 pub mod spool;
 
 /// Version of every layout in this crate. Both sides must agree exactly.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;

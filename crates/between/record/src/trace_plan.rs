@@ -2,7 +2,7 @@
 //! the shader engines write. The target knows no registers: it gets words, and the places at which to
 //! write addresses.
 //!
-//! A trace's memory begins with the control block, [`CONTROL`] bytes for each shader engine, in which
+//! A trace's memory starts with the control block, [`CONTROL`] bytes for each shader engine, in which
 //! the stop leaves the registers. Behind it is a buffer for each engine that is traced.
 //!
 //! Encoded, it is a sequence of little-endian 32-bit words.

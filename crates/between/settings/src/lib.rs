@@ -27,6 +27,7 @@ mod resolve;
 pub mod sampling;
 mod serve;
 mod settings;
+mod traces;
 mod words;
 
 pub use benchmark::{BENCHMARK_MODE, Benchmark};
@@ -47,4 +48,5 @@ pub use settings::{
     LIVE_COUNTERS, MAX_BYTES, MAX_OVERHEAD, OURS, OUTPUT_PATH, SCREEN, STACKS, STACKS_BUDGET,
     STACKS_BY, STRICT_REATTACH, Settings, TOOLS_BY_NAME, inheritable, names_a_file,
 };
+pub use traces::{THREAD_TRACE, TRACE_LIBRARY_PATH, ThreadTrace};
 pub use words::{Verbosity, boolean_word, duration_word, tool_boolean};

@@ -15,6 +15,7 @@ use crate::options::{self, Opt, Sets, Shape, State, option, options};
 use crate::periods::{self, COLLECTION_PERIOD};
 use crate::sampling;
 use crate::settings::{CUPTI, HIP_EVENT_TRACE, HIP_GRAPH_TRACE, OUTPUT_PATH, Settings};
+use crate::traces;
 use crate::words::{boolean_word, duration_word};
 
 /// Used when no format is asked for, as in AMD's tool.
@@ -336,6 +337,12 @@ pub fn resolve(
     check_cupti(&settings)?;
     let is_on = settings.is_on(sampling::PC_SAMPLING);
     sampling::check(is_on, |name| settings.text(name)).map_err(Refusal::Usage)?;
+    if let Some(Value::Number(interval)) = values.get("att-activity") {
+        let [counters, every] = traces::ACTIVITY_SETS;
+        settings.set(counters, traces::ACTIVITY);
+        settings.set(every, interval.to_string());
+    }
+    settings.thread_trace().map_err(Refusal::Usage)?;
     settle_counters(&mut settings)?;
     settle_names(&mut settings);
     if settings.text("ROCPROF_OUTPUT_FORMAT").is_none() {

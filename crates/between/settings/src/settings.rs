@@ -1,6 +1,7 @@
 //! Names and values of settings, as a tool in the target reads them.
 
 use crate::counters::{DEVICE_COUNTERS, DEVICE_INTERVAL, EXCLUSIVE};
+use crate::traces::{self, THREAD_TRACE, ThreadTrace};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
@@ -271,6 +272,14 @@ impl Settings {
                 "is empty, but must be a boolean",
             )),
         }
+    }
+
+    /// Returns what thread traces are asked for; `None` where none are.
+    ///
+    /// # Errors
+    /// Values that cannot be read, or that make no trace, in words.
+    pub fn thread_trace(&self) -> Result<Option<ThreadTrace>, String> {
+        traces::read(self.is_on(THREAD_TRACE), |name| self.text(name))
     }
 
     /// Whether a setting is on. A setting that is not set, or empty, is off.

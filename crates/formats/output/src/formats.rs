@@ -1,6 +1,7 @@
 //! The formats that can be written. A new one is a module with a [`Writer`](crate::sink::Writer),
 //! and a row here.
 
+pub(crate) mod att;
 pub(crate) mod below;
 pub(crate) mod csv;
 pub(crate) mod difference;
@@ -203,6 +204,7 @@ fn write_set(
         let rows: Vec<&Row> = plan.formats.iter().filter_map(|of| of.row()).collect();
         walks::write(&jobs, &rows, plan.threads, &mut files)?;
         summary::write(&jobs, plan, &mut files)?;
+        att::write(&jobs, &mut files)?;
     }
     if let Some(job) = jobs.first().filter(|_| plan.config_file) {
         let mut file = files.create(CONFIG)?;

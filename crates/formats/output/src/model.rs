@@ -9,8 +9,9 @@ use midair_counters::CounterPlan;
 use midair_trace::kernel_filter::KernelFilter;
 use midair_trace::record_file::RecordFile;
 use midair_trace::steps::{MainLoop, main_loop};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a session cost the process and the machine, as far as that was measured.
@@ -44,6 +45,8 @@ pub struct Attach {
     /// For how long within the times of the [`Process`] nothing was recorded, ns: in pauses of the
     /// program, or outside of collection periods.
     pub unrecorded_ns: u64,
+    /// The files of code objects, by the objects' numbers, where thread traces need them.
+    pub code: BTreeMap<u64, Arc<[u8]>>,
 }
 
 /// What dispatches counted, where it comes as values and not as windows: from a database.

@@ -275,6 +275,9 @@ impl Index {
             // A window may have several records, of which only the first is counted.
             Record::CounterWindow(window, _) if window.first == 0 => self.count(&window.header),
             Record::CounterWindow(..) => {}
+            // An engine's data may have many records, of which only the first is counted.
+            Record::TraceData(data, _) if data.first == 0 => self.count(&data.header),
+            Record::TraceData(..) => {}
             Record::PcSample(sample) => {
                 self.count(&sample.header);
                 self.samples.add(sample);

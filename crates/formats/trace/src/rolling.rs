@@ -331,6 +331,7 @@ pub fn times(record: &Record<'_>) -> Option<(u64, u64)> {
         Record::Burst(it) => (it.start, it.end),
         Record::CounterWindow(it, _) => (it.start, it.read_end.max(it.end)),
         Record::RuntimeInit(it) => (it.time, it.time),
+        Record::TraceData(it, _) => (it.start, it.end),
         Record::PcSample(it) => (it.time, it.time),
         Record::GraphBuild(it) if it.header.operation == graph_build::REPLAY => (it.start, it.end),
         Record::Agent(_)

@@ -18,6 +18,7 @@ mod maker;
 pub mod making;
 pub mod planned;
 mod prepare;
+pub mod traced;
 pub mod traces;
 mod unseen;
 

@@ -31,7 +31,7 @@ use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::sampling::Setting;
 use midair_sdk_api::{changes, code_object, events, intercept, notes, registration, retirement};
 use midair_sdk_device::domain::{self, Device, Domain};
-use midair_sdk_device::queue::{serialized, state, windows};
+use midair_sdk_device::queue::{serialized, state, traces, windows};
 use midair_sdk_device::sampling;
 use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
@@ -676,7 +676,11 @@ fn need_of(wanted: &Wanted) -> Need {
                 || serialized::is_asked()
                 || windows::tool_requests::is_wanted());
     let work = work.with_if(kind::COUNTER_COLLECTION, counts);
-    // Samples are of dispatches, so they come with them.
+    // Traces and samples are of dispatches, so they come with them.
+    let work = work.with_if(
+        kind::THREAD_TRACE,
+        work.contains(kind::KERNEL_DISPATCH) && traces::has_plan(),
+    );
     let sampled = sampling::asked().filter(|_| work.contains(kind::KERNEL_DISPATCH));
     let method = sampled.map(|request| request.method);
     let work = work

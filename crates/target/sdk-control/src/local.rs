@@ -34,7 +34,7 @@ use midair_record::counter_plan;
 use midair_record::spool::Area;
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, context, registration, setting};
-use midair_sdk_device::queue::serialized;
+use midair_sdk_device::queue::{serialized, traces};
 use midair_settings::Settings;
 pub use phase::Kind;
 use phase::{Command, Phase};
@@ -109,6 +109,10 @@ pub fn count_every(plan: &[u8], interval: u64) -> Result<(), Status> {
         return Err(Status::NOT_AVAILABLE);
     }
     let plan = counter_plan::decode(plan).ok_or(Status::INVALID_ARGUMENT)?;
+    if !plan.traces.is_empty() {
+        traces::set_plan(plan.traces);
+        return Ok(());
+    }
     match serialized::planned::set_plan(plan, interval) {
         true => Ok(()),
         false => Err(Status::OUT_OF_RESOURCES),

@@ -10,7 +10,7 @@ use midair_record::counter_plan::{self, Plan};
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
 use midair_sdk_api::{changes, notes, registration, setting};
-use midair_sdk_device::queue::windows;
+use midair_sdk_device::queue::{traces, windows};
 use midair_sdk_hot::pause;
 use midair_settings::{
     ATTACH_ANNOUNCE, KEEP_RESULTS, MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME,
@@ -129,6 +129,7 @@ impl Work for Worker {
             plan => counter_plan::decode(plan)
                 .ok_or_else(|| "the plan of counters is none".to_owned())?,
         };
+        traces::set_plan(plan.traces.clone());
         windows::set_plan(plan);
         let goes_on = registration::runs_by_itself();
         collect::with(|collection| collection.begin(Some(area), goes_on));
@@ -194,6 +195,7 @@ impl Work for Worker {
         // What this process records by itself afterwards has no stacks.
         midair_stacks::end();
         windows::set_plan(Plan::default());
+        traces::set_plan(Vec::new());
         let is_kept = collect::with(|collection| collection.end());
         if !is_kept {
             midair_stacks::release();

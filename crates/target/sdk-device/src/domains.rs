@@ -10,6 +10,7 @@ pub fn all() -> Vec<Box<dyn Domain>> {
     vec![
         Box::new(queue::Kernels),
         Box::new(queue::Counters::default()),
+        Box::new(queue::traces::ThreadTraces::default()),
         Box::new(copies::Copies::default()),
         Box::new(allocations::Allocations),
         Box::new(scratch::ScratchMemory),

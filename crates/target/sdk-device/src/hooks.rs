@@ -20,6 +20,7 @@ use crate::queue::scan::{self, Ring};
 use crate::queue::serialized;
 use crate::queue::settle::settle;
 use crate::queue::state;
+use crate::queue::traces;
 use crate::queue::windows;
 use crate::symbols;
 use midair_record::event::{flag, kind};
@@ -72,7 +73,10 @@ pub(crate) unsafe fn reserve(
         None
     } else {
         // SAFETY: the caller's promise.
-        unsafe { windows::reserve(&mut busy, queue, count, launch) }
+        unsafe {
+            windows::reserve(&mut busy, queue, count, launch)
+                .or_else(|| traces::reserve(&mut busy, queue, count, launch))
+        }
     };
     match window {
         Some(index) => index,
@@ -110,7 +114,7 @@ macro_rules! add_write_index {
     ($($name:ident by $recorded:ident),*) => { $(
         /// Learns the queue, and which thread reserves packets.
         unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) -> u64 {
-            if value != 0 && windows::are_taken() {
+            if value != 0 && (windows::are_taken() || traces::are_taken()) {
                 // SAFETY: the application's own call, passed on.
                 let act = || unsafe { reserve(queue, value, || original::$name(queue, value)) };
                 return wrappers::hsa_core::$recorded(queue, value, act);

@@ -37,6 +37,7 @@ pub mod subscriber;
 #[cfg(test)]
 mod tests;
 pub mod timing;
+pub mod traces;
 pub mod watch;
 pub(crate) mod window;
 mod window_records;

@@ -7,6 +7,7 @@ use crate::copies::entry::Copies;
 use crate::queue::pool::Pool;
 use crate::queue::queue_state::Queues;
 use crate::queue::serialized::shared::Serialized;
+use crate::queue::traces::shared::Traces;
 use crate::queue::watch::Watchers;
 use crate::queue::window::Windows;
 use crate::sampling::kept::Sampling;
@@ -35,6 +36,8 @@ pub(crate) struct State {
     pub symbols: Symbols,
     /// Windows of hardware counters.
     pub windows: Windows,
+    /// Thread traces.
+    pub traces: Traces,
     /// Gates of queues whose dispatches have the device to themselves.
     pub serialized: Serialized,
     /// Samples of program counters.
@@ -52,6 +55,7 @@ impl State {
             scratches: Scratches::new(),
             symbols: Symbols::new(),
             windows: Windows::new(),
+            traces: Traces::new(),
             serialized: Serialized::new(),
             sampling: Sampling::new(),
         }

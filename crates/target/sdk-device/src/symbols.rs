@@ -78,6 +78,29 @@ pub(crate) fn code_object_at(address: u64) -> Option<(u64, u64)> {
     (address < *end).then_some((*id, *base))
 }
 
+/// Returns the loaded code objects (number, load address, size), and how many have ever been.
+pub(crate) fn code_objects() -> (Vec<(u64, u64, u64)>, u64) {
+    let known = known();
+    let Some(book) = known.as_ref() else {
+        return (Vec::new(), 0);
+    };
+    let loaded = book.code_objects.iter().map(|(base, id)| {
+        let range = book.ranges.get(base);
+        let end = range
+            .filter(|(_, of)| of == id)
+            .map_or(*base, |(end, _)| *end);
+        (*id, *base, end - base)
+    });
+    let mut loaded: Vec<_> = loaded.collect();
+    loaded.sort_unstable();
+    (loaded, book.next_code_object)
+}
+
+/// Returns how many code objects have ever been loaded, as far as is known.
+pub(crate) fn count_of_code_objects() -> u64 {
+    known().as_ref().map_or(0, |book| book.next_code_object)
+}
+
 /// Returns our number for a kernel; 0 = unknown.
 pub fn kernel_id(kernel_object: u64) -> u64 {
     known()

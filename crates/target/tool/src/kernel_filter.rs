@@ -19,15 +19,20 @@ struct Chosen {
 /// The session's choice; None: every kernel.
 static CHOSEN: RwLock<Option<Chosen>> = RwLock::new(None);
 
-/// Passes the choice in the session's settings to the SDK. Call it before the contexts are started.
-pub(crate) fn begin(sdk: Sdk) {
+/// Passes the choice in the session's settings to the SDK. Call it before the contexts are started. If
+/// dispatches are traced, the first of each kernel is chosen where the settings say nothing, as by AMD's
+/// tool.
+pub(crate) fn begin(sdk: Sdk, traces: bool) {
     let chosen = chosen(&collector::settings(sdk));
-    let ranges: Vec<[u64; 2]> = chosen
+    let mut ranges: Vec<[u64; 2]> = chosen
         .iter()
         .flat_map(|chosen| chosen.filter.iterations())
         .map(|range| [*range.start(), *range.end()])
         .collect();
-    let is_all = chosen.is_none();
+    if traces && ranges.is_empty() {
+        ranges.push([1, 1]);
+    }
+    let is_all = chosen.is_none() && !traces;
     *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = chosen;
     sdk.choose_kernels((!is_all).then_some(takes), &ranges);
 }

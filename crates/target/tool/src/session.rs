@@ -21,11 +21,15 @@ const COUNTS: [&CStr; 3] = [
 ];
 
 /// The settings that ask for what comes with its packets: launches of graphs, events, and samples.
-const OF_PACKETS: [&CStr; 3] = [
+const OF_PACKETS: [&CStr; 4] = [
+    TRACES,
     c"ROCPROF_HIP_GRAPH_TRACE",
     c"ROCPROF_HIP_EVENT_TRACE",
     c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED",
 ];
+
+/// The setting that asks for thread traces.
+const TRACES: &CStr = c"ROCPROF_ADVANCED_THREAD_TRACE";
 
 /// The domains and their contexts.
 static CONTEXTS: Mutex<Vec<(Collected, u64)>> = Mutex::new(Vec::new());
@@ -108,8 +112,9 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
         !periods.is_empty(),
         in_bursts(sdk, counts.is_some() || !periods.is_empty()),
     );
-    if counts.is_some() {
-        kernel_filter::begin(sdk);
+    let traces = is_on(sdk, TRACES);
+    if counts.is_some() || traces {
+        kernel_filter::begin(sdk, traces);
     }
     let mut any = false;
     for (domain, context) in &contexts {

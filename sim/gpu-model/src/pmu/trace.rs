@@ -21,7 +21,7 @@ use super::rules::Rules;
 use crate::log::{Dispatch, Trace};
 use crate::machine::Machine;
 
-/// Registers of gfx9 (source: decoded from packets of AMD's library, `docs/sources.md#thread-trace`).
+/// Registers of gfx9 (source: decoded from packets of AMD's library, `docs/sources.md#att`).
 pub mod register {
     /// The buffer's address in pages of 4096 bytes.
     pub const BASE: u32 = 0xc330;
@@ -29,7 +29,7 @@ pub mod register {
     pub const SIZE: u32 = 0xc331;
     /// Bits 0-4: the compute unit.
     pub const MASK: u32 = 0xc332;
-    /// Bit 31: start at the buffer's begin.
+    /// Bit 31: start at the buffer's first byte.
     pub const CTRL: u32 = 0xc335;
     /// Bit 21: trace.
     pub const MODE: u32 = 0xc336;

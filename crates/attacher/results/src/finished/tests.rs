@@ -23,6 +23,7 @@ fn finished(records: &[u8], settings: &[(&str, &str)]) -> Finished {
         gpu: None,
         only_others: false,
         why_empty: None,
+        code: Default::default(),
     }
 }
 

@@ -8,19 +8,19 @@ use midair_ptrace::RemoteAddr;
 use std::os::unix::fs::FileExt;
 
 /// The most bytes of all copies of a session.
-pub(super) const MOST: usize = 256 << 20;
+pub(crate) const MOST: usize = 256 << 20;
 /// How much is read at a time.
 const STEP: usize = 4 << 20;
 
 /// A copy.
 #[derive(Debug)]
-pub(super) struct Copied {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Copied {
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Copied {
     /// Reads a code object of at most `most` bytes.
-    pub(super) fn read(pid: Pid, object: &Object, most: usize) -> Result<Copied, String> {
+    pub(crate) fn read(pid: Pid, object: &Object, most: usize) -> Result<Copied, String> {
         let (base, size) = (object.record.memory_base, object.record.memory_size);
         let bytes = if base != 0 {
             let len = fits(size, most)?;

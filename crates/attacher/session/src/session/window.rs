@@ -49,6 +49,7 @@ impl Parts {
                 cost: Cost::default(),
                 only_others: false,
                 why_empty: None,
+                code: Default::default(),
             };
             let written = finished.write(Style::default())?;
             match &self.disk {

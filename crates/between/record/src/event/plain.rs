@@ -4,7 +4,7 @@ use super::{
     Agent, Allocation, Api, Barrier, Burst, Code, CodeObject, Copy, CounterWindow, CudaDevice,
     CudaLaunch, CudaTransfer, EventCall, GraphBuild, GraphCall, Header, Instruction, Kernel,
     KernelSymbol, KfdEvent, LaunchStack, Marker, MemorySet, Module, NativeCode, Note, PcSample,
-    Queue, QueueCounts, RuntimeInit, Scratch, Stack, Synchronization, UnifiedMemory,
+    Queue, QueueCounts, RuntimeInit, Scratch, Stack, Synchronization, TraceData, UnifiedMemory,
 };
 
 /// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
@@ -57,6 +57,7 @@ plain!(
     QueueCounts,
     CounterWindow,
     PcSample,
+    TraceData,
     Note,
     MemorySet,
     Synchronization,

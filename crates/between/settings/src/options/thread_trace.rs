@@ -1,4 +1,4 @@
-//! Thread trace. None is built yet.
+//! Thread traces.
 
 use super::{Category::ThreadTrace, Opt, Sets, Shape};
 use midair_domain::kind;
@@ -15,7 +15,6 @@ const fn number(long: &'static str, variable: &'static [&'static str], help: &'s
         Sets::Words(variable, ""),
         help,
     )
-    .later()
 }
 
 const fn switch(long: &'static str, variable: &'static str, help: &'static str) -> Opt {
@@ -33,41 +32,42 @@ pub(super) const OPTIONS: &[Opt] = &[
     switch(
         "att",
         "ROCPROF_ADVANCED_THREAD_TRACE",
-        "Trace the waves of compute units, instruction by instruction",
+        "Trace the waves of chosen kernels, instruction by instruction",
     )
     .aliases(&["advanced-thread-trace"]),
     switch(
         "att-no-intercept",
         "ROCPROF_ATT_NO_INTERCEPT",
         "Trace threads without intercepting queues",
-    ),
+    )
+    .later(),
     Opt::new(
         "att-library-path",
         ThreadTrace,
         Shape::Texts("DIR"),
         Sets::Words(&["ROCPROF_ATT_LIBRARY_PATH"], ":"),
-        "Search these directories for the decoder library",
-    )
-    .later(),
+        "Search these directories for AMD's decoder library",
+    ),
     number(
         "att-target-cu",
         &["ROCPROF_ATT_PARAM_TARGET_CU"],
-        "Trace this compute unit",
+        "Trace this compute unit instruction by instruction, 0-15 (default 1)",
     ),
     number(
         "att-simd-select",
         &["ROCPROF_ATT_PARAM_SIMD_SELECT"],
-        "Trace these SIMD units, as a mask",
+        "Trace these SIMD units, as a mask (default 0xf)",
     ),
     number(
         "att-consecutive-kernels",
         &["ROCPROF_ATT_CONSECUTIVE_KERNELS"],
         "Trace this many consecutive kernels",
-    ),
+    )
+    .later(),
     number(
         "att-buffer-size",
         &["ROCPROF_ATT_PARAM_BUFFER_SIZE"],
-        "Set the size of the trace buffer, in bytes",
+        "Set the size of all trace buffers, in bytes (default 0x6000000)",
     ),
     Opt::new(
         "att-resource-mode",
@@ -80,28 +80,26 @@ pub(super) const OPTIONS: &[Opt] = &[
     number(
         "att-shader-engine-mask",
         &["ROCPROF_ATT_PARAM_SHADER_ENGINE_MASK"],
-        "Trace these shader engines, as a mask",
+        "Trace these shader engines, as a mask (default 0x1)",
     ),
     Opt::new(
         "att-gpu-index",
         ThreadTrace,
         Shape::Text("LIST"),
         Sets::Words(&["ROCPROF_ATT_PARAM_GPU_INDEX"], ""),
-        "Trace these GPUs",
-    )
-    .later(),
+        "Trace these GPUs, by number from 0 (default: all)",
+    ),
     Opt::new(
         "att-perfcounters",
         ThreadTrace,
         Shape::Text("LIST"),
         Sets::Words(&["ROCPROF_ATT_PARAM_PERFCOUNTERS"], ""),
-        "Add these counters to the trace",
-    )
-    .later(),
+        "Add these counters of SQ to the trace, as NAME or NAME:SIMD_MASK",
+    ),
     number(
         "att-perfcounter-ctrl",
         &["ROCPROF_ATT_PARAM_PERFCOUNTER_CTRL"],
-        "Set the sampling interval of --att-perfcounters",
+        "Read --att-perfcounters at this interval, 1-32",
     ),
     switch(
         "att-perfcounter-target-only",
@@ -117,14 +115,14 @@ pub(super) const OPTIONS: &[Opt] = &[
             max: 16,
         },
         Sets::Nothing,
-        "Add a fixed set of activity counters to the trace",
-    )
-    .later(),
+        "Add AMD's eight activity counters to the trace, at this interval",
+    ),
     switch(
         "att-serialize-all",
         "ROCPROF_ATT_PARAM_SERIALIZE_ALL",
         "Run kernels one after another while tracing",
-    ),
+    )
+    .later(),
     switch(
         "att-no-detail",
         "ROCPROF_ATT_PARAM_NO_DETAIL",

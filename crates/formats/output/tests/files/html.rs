@@ -126,6 +126,7 @@ fn the_page_has_what_csv_has_and_can_be_zoomed() {
         },
         session_ns: Some(60_000_000_000),
         unrecorded_ns: 0,
+        code: Default::default(),
     };
     let index = trace.records.index();
     let untimed: u64 = index.untimed.values().sum();

@@ -27,7 +27,7 @@ const OUT_OF_RESOURCES: c_int = 0x1008;
 /// The bit in an allocation's flags for memory that the host can access.
 const HOST: u32 = 2;
 
-/// Numbers of the library's parameters (source: `docs/sources.md#thread-trace`).
+/// Numbers of the library's parameters (source: `docs/sources.md#att`).
 mod parameter {
     pub const UNIT: u32 = 0;
     pub const ENGINES: u32 = 5;
@@ -264,7 +264,7 @@ fn commands(
     })
 }
 
-/// A code object with values that can be told from each other.
+/// A code object with values that differ from one another.
 const NUMBER: u64 = 0x0123_4567;
 const PLACE: u64 = 0x0000_7a1b_2c3d_4e50;
 const SIZE: u64 = 0x0000_0061_7283_94a5;

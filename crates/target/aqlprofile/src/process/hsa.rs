@@ -2,7 +2,7 @@
 //! question. The linker exports them (`build.rs`), so they come before the runtime's own, which knows no
 //! GPU here.
 //!
-//! Source: `docs/sources.md#thread-trace`.
+//! Source: `docs/sources.md#att`.
 
 use midair_aqlprofile::making::AGENT;
 use midair_counters::wire::{Answer, Gpu};

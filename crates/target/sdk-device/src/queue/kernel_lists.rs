@@ -197,6 +197,23 @@ impl Choices {
             && self.has(kernel.seen.load(Relaxed).saturating_add(1))
     }
 
+    /// Returns whether the dispatch of a kernel that was noted last is chosen, if there is a choice.
+    /// `known` decides about a kernel about which nothing is known yet.
+    pub(crate) fn takes(&self, kernel_object: u64, known: impl FnOnce() -> Option<bool>) -> bool {
+        if !self.on.load(Relaxed) {
+            return true;
+        }
+        let Some((_, kernel)) = self.kernel(kernel_object) else {
+            return true;
+        };
+        let is_chosen = match kernel.verdict.load(Relaxed) {
+            Verdict::Chosen => true,
+            Verdict::LeftOut => false,
+            Verdict::Unknown => known().unwrap_or(true),
+        };
+        is_chosen && self.has(kernel.seen.load(Relaxed))
+    }
+
     /// Returns whether a kernel is known not to be chosen.
     pub(crate) fn leaves_out(&self, kernel_object: u64) -> bool {
         let kernel = || self.kernel(kernel_object);

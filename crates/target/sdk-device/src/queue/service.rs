@@ -9,6 +9,7 @@ use super::queue_state::QueueState;
 use super::serialized::{collector::Collector, gates};
 use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use super::timing::{KernelTiming, to_clock};
+use super::traces;
 use super::windows::keeper::Keeper;
 use crate::sampling::dispatches::Dispatches;
 use crate::sink::Sink;
@@ -54,6 +55,7 @@ impl Subscriber for Subscribers {
     #[inline]
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
         Keeper::enqueue(queue, dispatch);
+        traces::enqueued(queue, dispatch);
         let answer = KernelTiming::enqueue(queue, dispatch);
         // This comes last: a thread that finds this note, possibly another one, hands the packet
         // over as it is then.

@@ -24,7 +24,7 @@ mod concurrency;
 pub(crate) mod exclusive;
 pub mod guard;
 pub mod keeper;
-mod kernel_filter;
+pub(super) mod kernel_filter;
 pub(super) mod memory;
 #[cfg(test)]
 mod tests;
@@ -96,7 +96,7 @@ pub fn are_taken() -> bool {
 /// so keeps its own count of packets, and our packets would break it.
 pub(crate) fn watches_room(queue: u64) {
     // It is nearly always known already, so look first without entering the session.
-    if (are_taken() || STATE.windows.switches.load(Relaxed))
+    if (are_taken() || STATE.traces.on.load(Relaxed) || STATE.windows.switches.load(Relaxed))
         && super::state::find(queue).is_none_or(|state| state.watches_room.load(Relaxed) == 0)
         && let Some(_busy) = Busy::enter()
         && let Some(state) = super::state::find(queue)
@@ -116,7 +116,7 @@ pub(crate) fn watches_room(queue: u64) {
 /// # Safety
 /// `queue` is live, and no other thread uses its `state`.
 pub(super) unsafe fn learned(state: &QueueState, queue: QueuePointer) {
-    if are_taken() && state.agent.load(Relaxed) == 0 {
+    if (are_taken() || STATE.traces.on.load(Relaxed)) && state.agent.load(Relaxed) == 0 {
         // SAFETY: the caller's promise.
         let agent = unsafe { crate::symbols::queue_agent(queue.0) };
         state.agent.store(agent, Relaxed);

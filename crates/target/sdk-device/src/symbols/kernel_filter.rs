@@ -43,6 +43,12 @@ pub(crate) fn is_chosen(kernel_object: u64) -> Option<bool> {
     known().as_ref()?.chosen.get(&kernel_object).copied()
 }
 
+/// The same for a thread of the application, which does not wait.
+pub(crate) fn is_chosen_now(kernel_object: u64) -> Option<bool> {
+    let known = STATE.symbols.known.try_lock().ok()?;
+    known.as_ref()?.chosen.get(&kernel_object).copied()
+}
+
 /// The same for a thread of the application, together with the kernel's number. If the kernel was
 /// loaded a moment ago, the thread waits for up to `limit` until the worker thread has learned it.
 pub(crate) fn is_chosen_within(kernel_object: u64, limit: Duration) -> Option<(u64, bool)> {

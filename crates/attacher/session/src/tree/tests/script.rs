@@ -249,6 +249,7 @@ pub(super) fn collected(settings: Settings) -> Collected {
             unrecorded_ns: 0,
             only_others: false,
             why_empty: None,
+            code: Default::default(),
         },
         entry: Entry::default(),
     }

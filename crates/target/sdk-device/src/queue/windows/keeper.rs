@@ -292,7 +292,7 @@ impl Keeper {
         kernel_filter::pass();
         let time = now();
         for queue in state::all() {
-            self.assign(queue);
+            assign(queue);
             guard::watch(queue, time, false);
         }
         if let Some(chooser) = self.chooser {
@@ -306,21 +306,6 @@ impl Keeper {
             agent.scheduler.renew(agent.rotation, time);
         }
         read
-    }
-
-    /// Tells a queue which agent's windows it uses, if the thread that learned the queue could not,
-    /// and finds out where its ring is.
-    fn assign(&self, queue: &QueueState) {
-        if queue.windows_of.load(Relaxed) == 0 {
-            let of = STATE.windows.of_agent(queue.agent.load(Acquire));
-            queue.windows_of.store(of, Release);
-        }
-        if queue.windows_of.load(Relaxed) != 0 && queue.host_ring.load(Relaxed) == 0 {
-            // SAFETY: `visit` calls this only with a live queue.
-            let ring = queue.visit(|pointer| unsafe { pointer.ring() });
-            let is_host = ring.is_some_and(is_of_the_host);
-            queue.host_ring.store(if is_host { 1 } else { 2 }, Relaxed);
-        }
     }
 
     /// Returns the windows that are in rings or were about to be: their index, the window, and what
@@ -623,8 +608,23 @@ impl Subscriber for Keeper {
     }
 }
 
+/// Tells a queue which agent's windows it uses, if the thread that learned the queue could not,
+/// and finds out where its ring is.
+pub(in crate::queue) fn assign(queue: &QueueState) {
+    if queue.windows_of.load(Relaxed) == 0 {
+        let of = STATE.windows.of_agent(queue.agent.load(Acquire));
+        queue.windows_of.store(of, Release);
+    }
+    if queue.windows_of.load(Relaxed) != 0 && queue.host_ring.load(Relaxed) == 0 {
+        // SAFETY: `visit` calls this only with a live queue.
+        let ring = queue.visit(|pointer| unsafe { pointer.ring() });
+        let is_host = ring.is_some_and(is_of_the_host);
+        queue.host_ring.store(if is_host { 1 } else { 2 }, Relaxed);
+    }
+}
+
 /// Returns whether the device has executed both packets.
-fn has_fired(window: &Window) -> bool {
+pub(in crate::queue) fn has_fired(window: &Window) -> bool {
     window.signals.iter().all(|signal| {
         // SAFETY: the signal is ours, and is alive as long as its runtime.
         unsafe { Signal(signal.load(Relaxed)).value() < 1 }

@@ -12,7 +12,7 @@ use crate::state::STATE;
 use crate::symbols::kernel_filter::{is_chosen, kernel_choice};
 
 /// Starts a session. Called by the worker thread while no windows are taken.
-pub(super) fn begin() {
+pub(in crate::queue) fn begin() {
     let choices = &STATE.windows.choices;
     match kernel_choice() {
         Some(choice) => choices.begin(&choice.iterations),
@@ -22,6 +22,6 @@ pub(super) fn begin() {
 
 /// Decides about the kernels that were seen, by their names. Called in each round of the worker
 /// thread.
-pub(super) fn pass() {
+pub(in crate::queue) fn pass() {
     STATE.windows.choices.judge(is_chosen);
 }

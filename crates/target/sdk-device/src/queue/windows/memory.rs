@@ -47,6 +47,11 @@ pub(in crate::queue) struct Memory {
 impl Memory {
     /// Allocates `bytes` zeroed bytes for the agent `gpu`. Returns `None` if the runtime refuses.
     pub(in crate::queue) fn allocate(gpu: u64, bytes: usize) -> Option<Memory> {
+        Memory::allocate_some(gpu, bytes, bytes)
+    }
+
+    /// The same, but only the first bytes are zeroed.
+    pub(in crate::queue) fn allocate_some(gpu: u64, bytes: usize, zeroed: usize) -> Option<Memory> {
         let pool = pools().find(|pool| is_fit(*pool))?;
         let mut at: *mut c_void = std::ptr::null_mut();
         // Older runtimes know no flags.
@@ -85,7 +90,7 @@ impl Memory {
             return None;
         }
         // SAFETY: this many bytes were allocated, and nothing uses them yet.
-        unsafe { at.cast::<u8>().write_bytes(0, bytes) };
+        unsafe { at.cast::<u8>().write_bytes(0, zeroed.min(bytes)) };
         Some(memory)
     }
 

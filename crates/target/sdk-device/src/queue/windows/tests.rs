@@ -52,6 +52,7 @@ impl Counting {
             exclusive: false,
             graph_kernels: false,
             groups: vec![group(0), group(1)],
+            traces: Vec::new(),
         });
         let mut session = session;
         *session.harvester.counters() = Some(Keeper::open());

@@ -1,0 +1,264 @@
+//! Reads what the device has written during a trace into records, as far as the spool has room.
+
+use crate::queue::timing::to_clock;
+use crate::queue::window::{NO_DISPATCH, Window};
+use crate::sink::Sink;
+use crate::state::STATE;
+use midair_record::event::{Header, MAX_RECORD, Plain, TraceData, kind, note, trace_status};
+use midair_record::trace_plan::{CONTROL, Engine, Trace};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// The most bytes of data in a record.
+const MOST: u64 = (MAX_RECORD - size_of::<TraceData>()) as u64 / 8 * 8;
+/// How many bytes one round takes at most.
+const ROUND: u64 = 8 << 20;
+/// Bytes of the blocks in which gfx9 counts what it has written, and the bits of the count.
+const BLOCK: u64 = 32;
+const WRITTEN: u64 = 0x3fff_ffff;
+/// Bits of gfx9's status: the buffer is full; an error of memory.
+const FULL: u32 = 1 << 31;
+const MEMORY_ERROR: u32 = 1 << 28;
+/// Bytes before an engine's data.
+const HEADER: u64 = 8;
+/// The most lines about buffers.
+const LINES: usize = 16;
+
+/// A trace that is being read.
+#[derive(Debug)]
+pub(super) struct Drain {
+    /// The pair's index.
+    pub pair: usize,
+    /// What all its records have.
+    head: TraceData,
+    /// The engine that is read, and up to where.
+    engine: usize,
+    first: u64,
+    /// Engines whose buffer was full, and those with an error.
+    full: Vec<u32>,
+    broken: Vec<u32>,
+    has_begun: bool,
+    /// Whether the device had skipped the start.
+    is_lost: bool,
+}
+
+/// Returns a word of the trace's memory.
+///
+/// # Safety
+/// It is inside the memory, and aligned.
+unsafe fn load(at: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    let word: &AtomicU64 = unsafe { &*std::ptr::with_exposed_provenance(at as usize) };
+    word.load(Relaxed)
+}
+
+impl Drain {
+    /// Writes the next part. Returns whether everything is written. With `all`, what has no room is
+    /// lost.
+    pub(super) fn go_on(&mut self, trace: &Trace, memory: u64, sink: &mut Sink, all: bool) -> bool {
+        if !self.has_begun {
+            self.has_begun = true;
+            // SAFETY: the offset is inside the memory (`trace_plan` has checked it).
+            if unsafe { load(memory + time_at(trace)) } == 0 {
+                self.is_lost = true;
+                return true;
+            }
+        }
+        let mut left = ROUND;
+        while let Some(engine) = trace.engines.get(self.engine) {
+            let (bytes, status) = written(engine, memory);
+            let total = HEADER + bytes;
+            while self.first < total {
+                let count = MOST.min(total - self.first);
+                if !all && (left < count || !sink.has_room(MAX_RECORD)) {
+                    return false;
+                }
+                left = left.saturating_sub(count);
+                self.put(sink, (engine, memory), (total, status), count);
+                self.first += count;
+            }
+            if status & trace_status::FULL != 0 {
+                self.full.push(engine.number);
+            }
+            if status & trace_status::MEMORY_ERROR != 0 {
+                self.broken.push(engine.number);
+            }
+            self.engine += 1;
+            self.first = 0;
+        }
+        true
+    }
+
+    fn put(
+        &self,
+        sink: &mut Sink,
+        (engine, memory): (&Engine, u64),
+        (total, status): (u64, u32),
+        count: u64,
+    ) {
+        let record = TraceData {
+            header: Header {
+                size: (size_of::<TraceData>() as u64 + count) as u16,
+                kind: kind::THREAD_TRACE,
+                ..Header::default()
+            },
+            total,
+            first: self.first,
+            engine: engine.number,
+            status,
+            bytes: count as u32,
+            ..self.head
+        };
+        let mut bytes = Vec::with_capacity(usize::from(record.header.size));
+        bytes.extend_from_slice(record.bytes());
+        for at in (self.first..self.first + count).step_by(8) {
+            let word = match at.checked_sub(HEADER) {
+                None => engine.header,
+                // SAFETY: the engine's buffer is inside the memory, and `total` is within the buffer.
+                Some(at) => unsafe { load(memory + engine.offset + at) },
+            };
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+        sink.put(kind::THREAD_TRACE, &bytes);
+    }
+}
+
+/// Returns how many bytes an engine has written, and its status.
+fn written(engine: &Engine, memory: u64) -> (u64, u32) {
+    let control = memory + CONTROL * u64::from(engine.number);
+    // SAFETY: the control block is inside the memory (`trace_plan` has checked it).
+    let (status, written) = unsafe { (load(control) as u32, load(control + 8)) };
+    let bytes = (written & WRITTEN) * BLOCK;
+    let mut bits = 0;
+    if status & FULL != 0 || bytes > engine.bytes {
+        bits |= trace_status::FULL;
+    }
+    if status & MEMORY_ERROR != 0 {
+        bits |= trace_status::MEMORY_ERROR;
+    }
+    (bytes.min(engine.bytes / 8 * 8), bits)
+}
+
+/// Returns where the start leaves the device's time: the first place in the control block.
+pub(super) fn time_at(trace: &Trace) -> u64 {
+    let buffers = trace.engines.iter().map(|engine| engine.offset).min();
+    let spots = trace.start_spots.iter().map(|spot| spot.offset);
+    let within = spots.filter(|offset| Some(*offset) < buffers);
+    within.min().unwrap_or(0) / 8 * 8
+}
+
+/// What the traces of a session came to.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    traces: u64,
+    /// Dispatches that the device had taken before they could be traced.
+    late: u64,
+    /// Lines about buffers.
+    buffers: Vec<String>,
+    unfinished: Vec<u64>,
+}
+
+impl Memo {
+    /// Makes the reader of a pair whose trace has ended. None where the queue was destroyed.
+    pub(super) fn ended(
+        &mut self,
+        agent: u64,
+        (pair, window): (usize, &Window),
+        times: [u64; 2],
+        fired: bool,
+    ) -> Option<Drain> {
+        let dispatch = window.dispatch.load(Acquire);
+        if !fired || dispatch == NO_DISPATCH {
+            self.late += 1;
+            return None;
+        }
+        let [start, end] = times.map(|ticks| to_clock(agent, ticks));
+        self.traces += 1;
+        Some(Drain {
+            pair,
+            head: TraceData {
+                trace: self.traces,
+                dispatch_id: dispatch,
+                start,
+                end,
+                node: crate::symbols::agent_node(agent),
+                ..TraceData::default()
+            },
+            engine: 0,
+            first: 0,
+            full: Vec::new(),
+            broken: Vec::new(),
+            has_begun: false,
+            is_lost: false,
+        })
+    }
+
+    /// Notes a trace that was read.
+    pub(super) fn drained(&mut self, drain: &Drain) {
+        if drain.is_lost {
+            self.traces = self.traces.saturating_sub(1);
+            self.late += 1;
+            return;
+        }
+        let dispatch = drain.head.dispatch_id;
+        for (engines, what) in [
+            (
+                &drain.full,
+                "filled its buffers, so its end is missing: raise --att-buffer-size",
+            ),
+            (&drain.broken, "had an error of memory"),
+        ] {
+            if !engines.is_empty() && self.buffers.len() < LINES {
+                let engines: Vec<String> = engines.iter().map(u32::to_string).collect();
+                self.buffers.push(format!(
+                    "the thread trace of dispatch {dispatch} {what} (shader engines {})",
+                    engines.join(", ")
+                ));
+            }
+        }
+    }
+
+    /// Notes a trace that has not ended.
+    pub(super) fn unfinished(&mut self, window: &Window) {
+        self.unfinished.push(window.dispatch.load(Relaxed));
+    }
+
+    /// Writes the notes of a session.
+    pub(super) fn finish(&mut self, sink: &mut Sink) {
+        let traces = &STATE.traces;
+        let count = |counter: &AtomicU64| counter.load(Relaxed);
+        let mut all = std::mem::take(&mut self.buffers);
+        for dispatch in self.unfinished.drain(..) {
+            all.push(format!(
+                "the thread trace of dispatch {dispatch} had not ended at the detach"
+            ));
+        }
+        let missed = [
+            (
+                count(&traces.busy),
+                "since the trace before was not read yet",
+            ),
+            (
+                count(&traces.without),
+                "since their queue or ring had no place for midair's packets",
+            ),
+            (
+                self.late,
+                "since the device took them before their doorbell, or their queue was destroyed",
+            ),
+        ];
+        let mut any = self.traces > 0;
+        for (count, why) in missed.into_iter().filter(|(count, _)| *count > 0) {
+            any = true;
+            all.push(format!(
+                "chosen dispatches without a thread trace, {why}: {count}"
+            ));
+        }
+        if !any {
+            all.push("no chosen dispatch ran: there is no thread trace".to_owned());
+        }
+        for text in all {
+            sink.put(kind::NOTE, &note(&text));
+        }
+    }
+}
