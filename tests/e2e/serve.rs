@@ -3,6 +3,7 @@
 mod growth;
 mod http;
 mod otlp;
+mod push;
 mod tls;
 
 use http::{Reply, Server, say};
@@ -287,6 +288,27 @@ fn python_asks_at_a_socket() -> Result<()> {
         (&404.into(), &10.into())
     );
     server.end()
+}
+
+/// The chart asks for no more than the DaemonSet, by a check that needs no helm.
+#[test]
+fn the_chart_has_the_rights_of_the_daemon_set() -> Result<()> {
+    let examples = workspace().join("examples/serve");
+    let output = Command::new(python()?)
+        .arg(workspace().join("tests/python/helm_chart.py"))
+        .args([
+            examples.join("helm/midair-serve"),
+            examples.join("kubernetes.yaml"),
+        ])
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said.trim(),
+        "DaemonSet NetworkPolicy ServiceAccount",
+        "{why}"
+    );
+    Ok(())
 }
 
 /// Returns the sum of the samples with this start.

@@ -619,7 +619,10 @@ mod tests {
         });
         assert_eq!(turns, 3);
         let shown = always.shown();
-        let page = write(&page(&Counts::new(), 0, None, Some(&shown)), Text::Open);
+        let page = write(
+            &page(&Counts::new(), 0, None, None, Some(&shown)),
+            Text::Open,
+        );
         assert!(page.contains("\nmidair_serve_restarts_total 2\n"), "{page}");
         // What manages it goes on, and ends when it is over.
         always.end();

@@ -10,7 +10,7 @@
 //!   [`tls`] and [`private`] read what connections are encrypted with.
 //! * [`listen`] accepts connections within limits; [`stall`] ends those that do not move.
 //! * [`ask`] turns a request line into an [`ask::Ask`], and nothing else of a request is obeyed.
-//! * [`otlp`] sends metrics and profiles to a collector.
+//! * [`otlp`] sends metrics and profiles to a collector, [`push`] writes metrics as Parquet files.
 //! * [`work`] attaches, looks and lists; [`answer`] is what goes back.
 //! * [`pages`] makes pages off the threads that serve; [`metrics`] has the server's own, [`processes`] has the ones
 //!   about processes that [`always`] keeps recorded, within a [`budget`]. A [`page`] is written in a [`form`]: [`text`], or [`exposition`] with native
@@ -34,6 +34,7 @@ mod pages;
 mod policy;
 mod private;
 mod processes;
+mod push;
 mod route;
 mod stall;
 mod text;
@@ -72,8 +73,12 @@ fn run(words: &[String]) -> Result<(), Failure> {
     })?;
     let options = Options::parse(words)?;
     raise_limit();
-    let threads =
-        options.sessions + work::LISTS + listen::MOST_LOOKS + pages::MAKING + otlp::THREADS;
+    let threads = options.sessions
+        + work::LISTS
+        + listen::MOST_LOOKS
+        + pages::MAKING
+        + otlp::THREADS
+        + push::THREADS;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVING)
         .max_blocking_threads(threads)

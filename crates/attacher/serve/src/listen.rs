@@ -4,6 +4,7 @@ use crate::answer::refused;
 use crate::clients::{Peer, at_the_other_end};
 use crate::options::{Address, Options};
 use crate::otlp;
+use crate::push;
 use crate::route::{Server, route};
 use crate::say;
 use crate::stall::Stall;
@@ -92,6 +93,7 @@ pub(crate) async fn serve(options: Arc<Options>) -> Result<(), Failure> {
     let server = Arc::new(Server::new(Arc::clone(&options))?);
     let mut serving = JoinSet::new();
     otlp::start(&server, &mut serving);
+    push::start(&server, &mut serving);
     for listener in listeners {
         // Strangers on a network do not take the places of a unix socket.
         let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));

@@ -3,6 +3,7 @@
 use crate::otlp::outbox::Exported;
 use crate::page::{Kind, Page};
 use crate::processes::{self, Recorded};
+use crate::push::Pushed;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -36,6 +37,7 @@ pub(crate) fn page(
     counts: &Counts,
     under_way: usize,
     exported: Option<&Exported>,
+    pushed: Option<&Pushed>,
     recorded: Option<&Recorded>,
 ) -> Page {
     let mut page = Page::default();
@@ -70,6 +72,9 @@ pub(crate) fn page(
     if let Some(exported) = exported {
         exported.write(&mut page);
     }
+    if let Some(pushed) = pushed {
+        pushed.write(&mut page);
+    }
     if let Some(recorded) = recorded {
         processes::write(&mut page, recorded);
     }
@@ -87,7 +92,10 @@ mod tests {
         counts.answered("top", 200);
         counts.answered("top", 200);
         for text in [Text::Open, Text::Prometheus] {
-            let page = write(&page(&counts, 3, None, Some(&Recorded::default())), text);
+            let page = write(
+                &page(&counts, 3, None, None, Some(&Recorded::default())),
+                text,
+            );
             assert!(page.contains("midair_serve_requests_total{kind=\"top\",status=\"200\"} 2\n"));
             assert!(page.contains("\nmidair_serve_sessions 3\n"));
             assert_eq!(page.ends_with("\n# EOF\n"), text == Text::Open);

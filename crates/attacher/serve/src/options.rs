@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// The most attaches at the same time, whatever `--sessions` says.
 const MOST_SESSIONS: u64 = 64;
 
-/// How often metrics may be sent.
+/// How often metrics may be sent or written.
 const EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// The most that `--always` may name.
@@ -47,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) always: Option<u32>,
     /// Where metrics are sent to, and how often.
     pub(crate) otlp: Option<(Collector, Duration)>,
+    /// Where metrics are written to, and how often.
+    pub(crate) push: Option<(PathBuf, Duration)>,
     /// The most MiB of one request's records, and of its answer.
     pub(crate) most_mib: u64,
 }
@@ -152,6 +154,10 @@ impl Options {
             longest,
             always: given.one("always").map(percent).transpose()?,
             otlp: otlp(&given)?,
+            push: match given.one("push") {
+                None => None,
+                Some(directory) => Some((PathBuf::from(directory), every(&given, "push-every")?)),
+            },
             most_mib: given.number("most-mib", 1 << 20)?,
         })
     }
@@ -176,11 +182,15 @@ fn tls(given: &Given<'_>) -> Result<Option<Tls>, Failure> {
     }
 }
 
+/// Reads how often something happens.
+fn every(given: &Given<'_>, option: &str) -> Result<Duration, Failure> {
+    let word = given.one(option).unwrap_or_default();
+    let time = duration_word(word).filter(|time| EVERY.contains(time));
+    time.ok_or_else(|| usage(format!("--{option} {word} is not a time from 1s to 1h")))
+}
+
 fn otlp(given: &Given<'_>) -> Result<Option<(Collector, Duration)>, Failure> {
-    let every = given.one("otlp-every").unwrap_or_default();
-    let every = duration_word(every)
-        .filter(|time| EVERY.contains(time))
-        .ok_or_else(|| usage(format!("--otlp-every {every} is not a time from 1s to 1h")))?;
+    let every = every(given, "otlp-every")?;
     let token = given.one("otlp-token-file").map(Path::new);
     match (given.one("otlp"), token) {
         (None, None) => Ok(None),

@@ -239,8 +239,12 @@ mod tests {
         }
     }
 
-    /// Families that are there where a collector is.
-    const OTLP: [&str; 2] = ["midair_otlp_requests_total", "midair_otlp_rejected_total"];
+    /// Families that are there where metrics are sent or written.
+    const OTLP: [&str; 3] = [
+        "midair_otlp_requests_total",
+        "midair_otlp_rejected_total",
+        "midair_push_files_total",
+    ];
 
     /// What comes with midair and asks for metrics asks for those that are there.
     #[test]

@@ -10,6 +10,7 @@ use crate::options::Options;
 use crate::otlp::outbox::Exported;
 use crate::page::Page;
 use crate::pages::Pages;
+use crate::push::Pushed;
 use crate::work::Work;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AGE, ALLOW, HeaderValue, WWW_AUTHENTICATE};
@@ -25,6 +26,8 @@ pub(crate) struct Server {
     pages: Pages,
     /// What was sent to a collector, where that was asked for.
     pub(crate) exported: Option<Arc<Exported>>,
+    /// What was written as files, where that was asked for.
+    pub(crate) pushed: Option<Arc<Pushed>>,
     work: Work,
 }
 
@@ -54,6 +57,7 @@ impl Server {
             counts: Counts::new(),
             pages: Pages::default(),
             exported: options.otlp.is_some().then(Arc::default),
+            pushed: options.push.is_some().then(Arc::default),
             options,
         })
     }
@@ -71,6 +75,7 @@ impl Server {
             &self.counts,
             self.work.under_way(),
             exported,
+            self.pushed.as_deref(),
             recorded.as_ref(),
         )
     }

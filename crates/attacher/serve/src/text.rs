@@ -5,7 +5,7 @@ use midair_live::Delays;
 use std::fmt::Write;
 
 /// Bounds of the histograms' classes, as powers of 2 of a second: from a microsecond to a second.
-const POWERS: [i32; 11] = [-20, -18, -16, -14, -12, -10, -8, -6, -4, -2, 0];
+pub(crate) const POWERS: [i32; 11] = [-20, -18, -16, -14, -12, -10, -8, -6, -4, -2, 0];
 
 /// The two texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -121,7 +121,7 @@ pub const COMMANDS: &[Row] = &[
         MIDAIR,
         "serve",
         "`--token-file`, `--tls-cert`, `--tls-key`, `--tls-client-ca`, `--otlp-token-file`, `--otlp-ca`; for each request the process, as `attach` does without added rights",
-        "a socket at `--listen unix:PATH`; records and answers in files without names in `TMPDIR`",
+        "a socket at `--listen unix:PATH`; files below `--push DIRECTORY`; records and answers in files without names in `TMPDIR`",
         "midair-serve, which this process becomes, and its helpers for counters",
     ),
     other(

@@ -119,6 +119,19 @@ pub const SERVE: &[ServeOption] = &[
         "FILE",
         "Send 'Authorization: Bearer TOKEN' to the collector, with the token in this file, which only its owner may read",
     ),
+    once(
+        "push",
+        "DIRECTORY",
+        "Write metrics as Parquet files below this directory, by host and day, for DuckDB and others",
+    ),
+    with(
+        "5m",
+        once(
+            "push-every",
+            "TIME",
+            "Write such a file this often, 1s to 1h",
+        ),
+    ),
     with(
         "4",
         once(
