@@ -291,6 +291,72 @@ fn an_attach_has_the_samples_that_the_device_wrote() -> Result<()> {
     Ok(())
 }
 
+/// `midair doctor` says whether the GPU samples and why not, and `rocprofv3-avail` lists how. The driver is a
+/// stand-in: it answers as AMD's driver does (`docs/sources.md#samples`).
+#[test]
+fn what_the_driver_offers_is_listed() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let kfd = format!("{}/libkfd.so", lab.library("kfd_samples", "libkfd.so")?);
+    let said = |program: &str, words: &[&str], driver: &str| -> Result<String> {
+        let program = format!("{}/bin/{program}", lab.stage()?);
+        let command = lab.run(&program).log_name("none").register(false);
+        let command = words
+            .iter()
+            .fold(command.preload(&kfd), |it, word| it.arg(word));
+        let exit = command
+            .env("KFD_SAMPLES", driver)
+            .spawn()?
+            .target
+            .wait(PATIENCE)?;
+        Ok(exit.to_string())
+    };
+    let offered = "host_trap (1 us and more), stochastic (256 to 2147483648 cycles, powers of two)";
+    for (driver, mark, why) in [
+        ("new", "ok", offered),
+        (
+            "used",
+            "--",
+            "another process samples by host_trap with an interval of 50 time",
+        ),
+        ("busy", "--", "no program counters: a debugger is attached"),
+        (
+            "old",
+            "--",
+            "the driver's interface is 1.14, and 1.16 or newer required",
+        ),
+    ] {
+        let text = said("midair", &["doctor"], driver)?;
+        let line = text.lines().find(|line| line.contains("samples: GPU 0"));
+        let line = line.ok_or_else(|| format!("{driver}: {text}"))?;
+        assert!(
+            line.trim_start().starts_with(mark) && line.contains(why),
+            "{driver}: {line}"
+        );
+    }
+    let text = said("rocprofv3-avail", &["info", "--pc-sampling"], "new")?;
+    for (key, values) in [
+        ("Method", ["host_trap", "stochastic"]),
+        ("Minimum_Interval", ["1", "256"]),
+        ("Maximum_Interval", ["4294967295", "2147483648"]),
+        ("Flags", ["none", "interval pow2"]),
+    ] {
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let found: Vec<&str> = lines
+            .filter(|(it, _)| it.trim() == key)
+            .map(|(_, it)| it.trim())
+            .collect();
+        assert_eq!(found, values, "{text}");
+    }
+    let refused = said("rocprofv3-avail", &["list", "--pc-sampling"], "old")?;
+    assert!(
+        refused.contains("no GPU samples program counters: GPU 0: the driver's interface"),
+        "{refused}"
+    );
+    Ok(())
+}
+
 /// `rocprof-compute profile --pc-sampling` attaches, and panel 21 of `analyze` has the device's samples, by
 /// instruction with its line, and the reason that the device gives.
 #[test]

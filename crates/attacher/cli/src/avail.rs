@@ -74,7 +74,7 @@ pub fn command() -> Command {
                 ))
                 .arg(boolean(
                     "pc-sampling",
-                    "[not built yet] List GPUs that sample",
+                    "List GPUs that sample program counters",
                 )),
         )
         .subcommand(
@@ -85,7 +85,10 @@ pub fn command() -> Command {
                     "spm",
                     "[not built yet] Show counters that are streamed",
                 ))
-                .arg(names("pc-sampling", "[not built yet] Show how GPUs sample")),
+                .arg(names(
+                    "pc-sampling",
+                    "Show how GPUs sample program counters: method, unit, intervals",
+                )),
         )
         .subcommand(
             Command::new("pmc-check")
@@ -142,14 +145,16 @@ fn list(gpus: &[Listed], matches: &ArgMatches, columns: Option<usize>) -> Result
     if is_on("spm") == Some(true) {
         return Err(not_built("the streaming of counters"));
     }
-    if is_on("pc-sampling") == Some(true) {
-        return Err(not_built("PC sampling"));
-    }
     let mut text = String::new();
     if is_on("agent") == Some(true) {
         text += &agents(gpus);
     }
-    let is_default = ["pmc", "agent"].iter().all(|name| is_on(name).is_none());
+    if is_on("pc-sampling") == Some(true) {
+        text += &sampled(gpus, false)?;
+    }
+    let is_default = ["pmc", "agent", "pc-sampling"]
+        .iter()
+        .all(|name| is_on(name).is_none());
     if is_default || is_on("pmc") == Some(true) {
         for gpu in gpus {
             text += &pair("GPU", &gpu.number());
@@ -162,13 +167,11 @@ fn list(gpus: &[Listed], matches: &ArgMatches, columns: Option<usize>) -> Result
 }
 
 fn info(gpus: &[Listed], matches: &ArgMatches, columns: Option<usize>) -> Result<String, Failure> {
-    for (name, what) in [
-        ("spm", "the streaming of counters"),
-        ("pc-sampling", "PC sampling"),
-    ] {
-        if matches.contains_id(name) {
-            return Err(not_built(what));
-        }
+    if matches.contains_id("spm") {
+        return Err(not_built("the streaming of counters"));
+    }
+    if matches.contains_id("pc-sampling") {
+        return sampled(gpus, true);
     }
     if !matches.contains_id("pmc") {
         let of_each = gpus.iter().map(|gpu| {
@@ -192,6 +195,52 @@ fn info(gpus: &[Listed], matches: &ArgMatches, columns: Option<usize>) -> Result
         }
     }
     Ok(text)
+}
+
+/// Returns the GPUs that sample program counters, each with how it does.
+fn sampled(gpus: &[Listed], in_full: bool) -> Result<String, Failure> {
+    let machine = counters::agents();
+    let (mut text, mut whys) = (String::new(), Vec::new());
+    for gpu in gpus {
+        let agent = machine.iter().find(|agent| {
+            agent.agent_type == AgentType::Gpu
+                && gpu.place.is_some_and(|(_, node)| node == agent.node_id)
+        });
+        let found = match agent {
+            Some(agent) => midair_session::sampling(agent.gpu_id),
+            None => Err("an architecture that was named is no GPU of this machine".to_owned()),
+        };
+        match found {
+            Ok(found) => {
+                text += &format!("GPU:{}\nName:{}\n", gpu.number(), gpu.name);
+                let ways = found.ways.iter().filter(|_| in_full);
+                text.extend(ways.map(configuration));
+                text += "\n";
+            }
+            Err(why) => whys.push(format!("GPU {}: {why}", gpu.number())),
+        }
+    }
+    match text.is_empty() {
+        true => Err(Failure::new(
+            Kind::NoCounters,
+            format!("no GPU samples program counters: {}", whys.join("; ")),
+        )),
+        false => Ok(text),
+    }
+}
+
+/// Returns a way to sample, under AMD's names.
+fn configuration(way: &midair_session::Way) -> String {
+    let flags = match way.is_power_of_two {
+        true => "interval pow2",
+        false => "none",
+    };
+    pair("Method", &way.method)
+        + &pair("Unit", &way.unit)
+        + &pair("Minimum_Interval", &way.least)
+        + &pair("Maximum_Interval", &way.most)
+        + &pair("Flags", &flags)
+        + "\n"
 }
 
 fn unknown(gpu: &Listed, name: &str) -> Failure {
@@ -399,15 +448,35 @@ mod tests {
                 .unwrap()
                 .starts_with("GPU:0\n\nname  ")
         );
-        for line in [
-            "list --spm",
-            "list --pc-sampling yes",
-            "info --spm",
-            "info --pc-sampling",
-        ] {
+        for line in ["list --spm", "info --spm"] {
             let refused = answer(&format!("rocprofv3-avail {line}")).unwrap_err();
             assert_eq!(refused.kind, Kind::NotBuilt, "{line}");
         }
+    }
+
+    #[test]
+    fn ways_to_sample_have_amds_names() {
+        let way = midair_session::Way {
+            method: "stochastic",
+            unit: "cycles",
+            least: 256,
+            most: 1 << 31,
+            is_power_of_two: true,
+        };
+        let text = configuration(&way);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|it| it.split(':').map(str::trim).collect())
+            .collect();
+        assert_eq!(lines[0], ["Method", "stochastic"]);
+        assert_eq!(lines[2], ["Minimum_Interval", "256"]);
+        assert_eq!(lines[4], ["Flags", "interval pow2"]);
+        let refused = answer("rocprofv3-avail info --pc-sampling").unwrap_err();
+        assert!(
+            refused.what.contains("is no GPU of this machine"),
+            "{}",
+            refused.what
+        );
     }
 
     #[test]

@@ -4,6 +4,10 @@
 //! Numbers and layouts: `docs/sources.md#kfd`. They were read in public sources; we never saw a
 //! Linux kernel that has them.
 
+mod samples;
+
+pub use samples::{Offer, SAMPLES_SINCE};
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -53,6 +53,7 @@ mod request;
 )]
 mod rights;
 mod runtime;
+mod sampling;
 mod session;
 mod starting;
 mod status;
@@ -86,6 +87,7 @@ pub use profiler_start::{ProfilerStart, Said as ProfilerStartSaid};
 pub use recorder::Recorder;
 pub use request::{Entry, Event, Phases, Request, Requested};
 pub use rights::{as_real_user, traces_others};
+pub use sampling::{Sampling, Way, sampling};
 pub use session::Session;
 pub use status::rocattach_status;
 pub use target::Target;

@@ -87,6 +87,7 @@ const TOPICS: &[Topic] = &[
     likely("counters: library", "counters", "AMD's library makes the counter packets", "files below ROCM_PATH and /opt"),
     certain("counters: profiler lock", "counters", "it keeps two profilers from using the same counters", "the driver, by an ioctl of /dev/kfd; midair's capabilities"),
     likely("counters: others", "counters", "counters include the work of other processes", "/sys/class/kfd/kfd/proc"),
+    certain("samples:", "counters", "one process samples a GPU with one setting at a time", "the driver, by an ioctl of /dev/kfd"),
     certain("counters:", "counters", "the GPU must be known, and its clock stable", "the driver's topology and power level in /sys"),
     // NVIDIA.
     certain("recording", "nvidia", "not every feature for HIP exists for CUDA", "the options"),

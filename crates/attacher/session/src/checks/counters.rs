@@ -5,6 +5,7 @@
 use super::Lines;
 use crate::gpu_users::{self, text};
 use crate::profiler_lock;
+use crate::sampling::{described, sampling};
 use midair_agents::{Agent, AgentType};
 use midair_counters::Architecture;
 use midair_failure::plain;
@@ -37,7 +38,7 @@ pub(super) struct Machine<'a> {
     pub there: Option<PathBuf>,
 }
 
-/// Adds lines about the counters of the machine's GPUs, or none where there is no GPU. `there` is AMD's
+/// Adds lines about the counters and the samples of the machine's GPUs, or none where there is no GPU. `there` is AMD's
 /// packet library in the process's root, where that is another root.
 pub(super) fn lines(agents: &[Agent], pid: Pid, there: Option<PathBuf>, lines: &mut Lines) {
     let gpus: Vec<&Agent> = agents
@@ -64,6 +65,13 @@ pub(super) fn lines(agents: &[Agent], pid: Pid, there: Option<PathBuf>, lines: &
         there,
     };
     machine.tell(lines);
+    for (number, gpu) in machine.gpus.iter().enumerate() {
+        let name = format!("samples: GPU {number}");
+        match described(&sampling(gpu.gpu_id)) {
+            Ok(ways) => lines.pass(&name, ways),
+            Err(why) => lines.note(&name, why),
+        }
+    }
 }
 
 impl Machine<'_> {
