@@ -2,7 +2,7 @@
 //! records, values are right, and the process has grown no more than one that did the same rounds and
 //! was never attached to: HIP and the modelled GPU come to new pages of their memory for a while.
 //!
-//! 20 cycles here; `MIDAIR_CYCLES=500` makes them so many, and the figures go to standard error.
+//! 20 cycles here (10 with thread traces); `MIDAIR_CYCLES=500` makes them so many, and the figures go to standard error.
 
 use crate::counters::{attach, files, program};
 use midair_tests::Result;
@@ -73,6 +73,8 @@ struct Cycle {
     dispatches: usize,
     /// Those with values.
     counted: usize,
+    /// Files of thread traces.
+    traces: usize,
 }
 
 fn read(out: &Path) -> Result<Cycle> {
@@ -83,6 +85,8 @@ fn read(out: &Path) -> Result<Cycle> {
             let rows = Csv::read(&file)?.rows;
             let own = |name: &str| name.contains("vadd") || name.contains("scale");
             cycle.dispatches += rows.iter().filter(|row| own(&row["Kernel_Name"])).count();
+        } else if name.ends_with(".att") {
+            cycle.traces += 1;
         } else if name.ends_with("counter_collection.csv") {
             for row in Csv::read(&file)?.rows {
                 let number = |column: &str| Csv::number(&row, column);
@@ -100,13 +104,24 @@ fn read(out: &Path) -> Result<Cycle> {
     Ok(cycle)
 }
 
+/// Words that ask for counters.
+const COUNTERS: [&str; 4] = ["--max-overhead", "100", "--pmc", "SQ_WAVES"];
+/// Words that ask for thread traces of many dispatches.
+const TRACES: [&str; 7] = [
+    "--att",
+    "--kernel-iteration-range",
+    "[1-1000]",
+    "--att-target-cu",
+    "0",
+    "--att-buffer-size",
+    "0x100000",
+];
+
 /// Attaches, has the program do its rounds, and detaches.
-fn cycle(lab: &Lab, target: &mut LabTarget, counts: bool) -> Result<Cycle> {
+fn cycle(lab: &Lab, target: &mut LabTarget, further: &[&str]) -> Result<Cycle> {
     let out = tempfile::tempdir_in(lab.scratch())?;
     let mut words = vec!["--kernel-trace", "--output-format", "csv"];
-    if counts {
-        words.extend(["--max-overhead", "100", "--pmc", "SQ_WAVES"]);
-    }
+    words.extend(further);
     let mut attacher = attach(lab, target, out.path(), &words)?.spawn()?;
     attacher.expect_error("attached to process")?;
     rounds(target)?;
@@ -124,12 +139,22 @@ fn rounds(target: &mut LabTarget) -> Result<()> {
 
 #[test]
 fn a_process_is_the_same_after_many_cycles_with_counters_and_without() -> Result<()> {
+    cycles_with(&COUNTERS, 20)
+}
+
+#[test]
+fn a_process_is_the_same_after_many_cycles_with_traces_and_without() -> Result<()> {
+    cycles_with(&TRACES, 10)
+}
+
+/// Runs this many cycles, every second of them with these words.
+fn cycles_with(words: &[&str], usual: usize) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
     let cycles: usize = match std::env::var("MIDAIR_CYCLES") {
         Ok(count) => count.parse()?,
-        Err(_) => 20,
+        Err(_) => usual,
     };
     let mut target = program(&lab, THREADS)?.spawn()?;
     target.expect("ready")?;
@@ -140,19 +165,21 @@ fn a_process_is_the_same_after_many_cycles_with_counters_and_without() -> Result
     rounds(&mut never)?;
     let mut at_first = None;
     let each = THREADS as usize * ROUNDS * 2;
-    let (mut first, mut counted) = (None, 0);
+    let (mut first, mut counted, mut traces) = (None, 0, 0);
     let (begin, mut slowest) = (Instant::now(), Duration::ZERO);
     for number in 0..cycles {
         let since = Instant::now();
         let counts = number % 2 == 0;
-        let brought = cycle(&lab, &mut target, counts)?;
+        let further = if counts { words } else { &[] };
+        let brought = cycle(&lab, &mut target, further)?;
         slowest = slowest.max(since.elapsed());
         assert_eq!(brought.dispatches, each, "dispatches of cycle {number}");
         assert!(
-            counts || brought.counted == 0,
+            counts || brought.counted + brought.traces == 0,
             "cycle {number}: {brought:?}"
         );
         counted += brought.counted;
+        traces += brought.traces;
         rounds(&mut never)?;
         if number + 1 == FIRST {
             first = Some(Size::of(pid)?);
@@ -174,14 +201,17 @@ fn a_process_is_the_same_after_many_cycles_with_counters_and_without() -> Result
     );
     let grown = after.resident.saturating_sub(before.resident);
     eprintln!(
-        "{cycles} cycles in {:?}, the slowest {slowest:?}; {} dispatches, {counted} with values\nafter {FIRST}: {first}\nat the end: {last}\nnever attached, resident: {} and {}",
+        "{cycles} cycles in {:?}, the slowest {slowest:?}; {} dispatches, {counted} with values, {traces} traces\nafter {FIRST}: {first}\nat the end: {last}\nnever attached, resident: {} and {}",
         begin.elapsed(),
         cycles * each,
         before.resident,
         after.resident
     );
     // Some of them ran alongside others, and have none.
-    assert!(counted > cycles * each / 20, "{counted} with values");
+    match words == COUNTERS {
+        true => assert!(counted > cycles * each / 20, "{counted} with values"),
+        false => assert!(traces >= cycles / 2, "{traces} traces"),
+    }
     assert_eq!(
         (last.descriptors, last.threads),
         (first.descriptors, first.threads),

@@ -3,6 +3,7 @@
 //! log has what it wrote.
 
 use crate::counters::{attach, files};
+use crate::counters_launched::launched;
 use midair_gpu_model::log::Trace;
 use midair_gpu_model::pmu::trace::{BLOCK, USER, WAVE, hash_of, register};
 use midair_tests::Result;
@@ -290,5 +291,83 @@ fn engines_of_several_dies_are_traced() -> Result<()> {
         assert!(hashes.contains(&hash_of(body.iter().copied())));
         assert_eq!(got.grids(body), [VADD], "{}", got.exit);
     }
+    ended(target)
+}
+
+/// A program that is started is traced in the same way, and every chosen dispatch has its number.
+#[test]
+fn a_started_program_is_traced() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    let words = [
+        "--att",
+        "--kernel-iteration-range",
+        "[2]",
+        "--att-target-cu",
+        "0",
+        "--output-format",
+        "csv",
+    ];
+    let command = launched(&lab, program(&lab, "att-started.log")?, out.path(), &words)?;
+    let target = started(command)?;
+    let log = target.log.clone();
+    ended(target)?;
+    let log = ModelLog::read(&log)?;
+    let mut written: Vec<u64> = Vec::new();
+    for record in &log.records {
+        if let Event::Trace(trace) = &record.event {
+            written.push(trace.hash);
+        }
+    }
+    let mut found = Vec::new();
+    let mut notes = String::new();
+    for file in files(out.path()) {
+        let name = file.to_string_lossy().into_owned();
+        if name.ends_with(".att") {
+            let bytes = std::fs::read(&file)?;
+            found.push(hash_of(bytes.into_iter().skip(8)));
+        } else if name.ends_with("notes.txt") {
+            notes = std::fs::read_to_string(&file)?;
+        }
+    }
+    written.sort_unstable();
+    found.sort_unstable();
+    // The second of vadd and of scale.
+    assert_eq!((found.len(), &found), (2, &written), "{notes}");
+    assert!(notes.contains("rocprof-trace-decoder"), "{notes}");
+    Ok(())
+}
+
+/// What cannot be traced is refused by name before the process is touched.
+#[test]
+fn what_cannot_be_traced_is_refused() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = started(program(&lab, "att-refused.log")?)?;
+    let tries: [(&[&str], &str); 4] = [
+        (
+            &["--pmc", "SQ_WAVES", "--att-target-cu", "0"],
+            "--att and --pmc",
+        ),
+        (&["--att-target-cu", "16"], "ROCPROF_ATT_PARAM_TARGET_CU"),
+        (&["--att-buffer-size", "4096"], "at least 1 MiB"),
+        (&["--att-gpu-index", "3"], "sees no such GPU"),
+    ];
+    let out = tempfile::tempdir_in(lab.scratch())?;
+    for (words, why) in tries {
+        let words = [&["--att"], words].concat();
+        let exit = attach(&lab, &target, out.path(), &words)?
+            .spawn()?
+            .target
+            .wait(PATIENCE)?;
+        assert!(
+            !exit.status.success() && exit.to_string().contains(why),
+            "{exit}"
+        );
+    }
+    work(&mut target, "inside 1")?;
     ended(target)
 }

@@ -197,7 +197,12 @@ impl Session {
                         .then(|| session.end.saturating_sub(session.begin)),
                     unrecorded_ns,
                     cost: Cost::default(),
-                    notes: identity.without_driver.take().into_iter().collect(),
+                    notes: identity
+                        .without_driver
+                        .take()
+                        .into_iter()
+                        .chain(counters::note(&settings, &records))
+                        .collect(),
                     identity,
                     settings: with_summary_file(order, &settings),
                     records,

@@ -6,9 +6,11 @@
 
 use midair_aqlprofile::{Helper, planned, prepare_each, traced};
 use midair_counters::CounterPlan;
+use midair_domain::KindSet;
 use midair_failure::{Failure, Kind};
 use midair_record::counter_plan::{self, Plan};
-use midair_results::Identity;
+use midair_record::event::kind;
+use midair_results::{Identity, RecordFile};
 use midair_settings::Settings;
 
 /// The name of the helper's file, which lies next to this program.
@@ -59,6 +61,15 @@ pub(crate) fn plan(
         ..Plan::default()
     });
     Ok((plan, bytes))
+}
+
+/// Returns what to do with the thread traces of a session, if there are any.
+pub(crate) fn note(settings: &Settings, records: &RecordFile) -> Option<String> {
+    let traces = KindSet::of(&[kind::THREAD_TRACE]);
+    records.index().has(traces).then(|| {
+        let decoder = midair_aqlprofile::decoder(settings, midair_secure::variable);
+        midair_aqlprofile::decoder_note(decoder.as_deref())
+    })
 }
 
 /// Starts the process that loads AMD's library.

@@ -11,6 +11,7 @@ mod entry;
 mod environment;
 mod machine;
 mod target;
+mod traces;
 
 use crate::answer;
 use crate::explain;

@@ -2,8 +2,12 @@
 //! instructions by them. Each is copied as soon as it is recorded, since the program may unload it.
 
 use crate::instructions::copied::{Copied, MOST};
+use crate::rights;
+use midair_domain::KindSet;
 use midair_output::Index;
 use midair_procinfo::Pid;
+use midair_record::event::kind;
+use midair_settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -37,6 +41,19 @@ impl CodeObjects {
                 self.images.insert(*number, copied.bytes.into());
             }
         }
+    }
+
+    /// Returns what to do with the traces of a session, if there are any.
+    pub(crate) fn note(settings: &Settings, index: &Index) -> Option<String> {
+        let traces = KindSet::of(&[kind::THREAD_TRACE]);
+        index.has(traces).then(|| {
+            let look = |name: &str| {
+                let is_obeyed = !rights::is_privileged();
+                is_obeyed.then(|| std::env::var_os(name)).flatten()
+            };
+            let decoder = midair_aqlprofile::decoder(settings, look);
+            midair_aqlprofile::decoder_note(decoder.as_deref())
+        })
     }
 
     /// Returns the files, by the numbers of their code objects.

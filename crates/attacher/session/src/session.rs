@@ -602,6 +602,8 @@ impl Session {
             self.notes.extend(notes);
             samples
         });
+        self.notes
+            .extend(CodeObjects::note(&self.settings, records.index()));
         // No midair thread may still be at work when the results are written.
         self.notes
             .extend(self.counted.take().and_then(Counted::end));

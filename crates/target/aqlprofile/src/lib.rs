@@ -9,6 +9,7 @@
 //!   touched: it checks that the counters exist, that the GPU is known and that the counters fit,
 //!   and makes the template.
 
+mod decoder;
 pub mod descriptors;
 mod groups;
 mod helper;
@@ -22,10 +23,12 @@ pub mod traced;
 pub mod traces;
 mod unseen;
 
+pub use decoder::{decoder, decoder_note};
 pub use groups::{REFERENCES, prepare_each, prepare_groups};
 pub use helper::{Error, Helper};
 pub use inside::{ENTER, Inside, NAME};
 pub use libraries::{SONAME, libraries, libraries_among, roots};
 pub use maker::Maker;
+pub use making::is_traced;
 pub use prepare::{failure, for_each_name, gpu, prepare, question};
 pub use unseen::{PACKET_HELPER, Unseen};

@@ -9,4 +9,4 @@ mod trace;
 
 pub use library::Library;
 pub use make::template;
-pub use trace::{AGENT, trace};
+pub use trace::{AGENT, is_traced, trace};

@@ -2,7 +2,7 @@
 //! mean for `--pmc` and `--pmc-device`. None of them forbids an attach. Each is reported with what
 //! was found, its cause, and the remedy.
 
-use super::Lines;
+use super::{Lines, traces};
 use crate::gpu_users::{self, text};
 use crate::profiler_lock;
 use crate::sampling::{described, sampling};
@@ -65,6 +65,12 @@ pub(super) fn lines(agents: &[Agent], pid: Pid, there: Option<PathBuf>, lines: &
         there,
     };
     machine.tell(lines);
+    for (name, what) in traces::checks(agents) {
+        match what {
+            Ok(text) => lines.pass(&name, text),
+            Err(text) => lines.note(&name, text),
+        }
+    }
     for (number, gpu) in machine.gpus.iter().enumerate() {
         let name = format!("samples: GPU {number}");
         match described(&sampling(gpu.gpu_id)) {

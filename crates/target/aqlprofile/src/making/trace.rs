@@ -63,6 +63,11 @@ fn parameters(request: &Request) -> Vec<[u32; 2]> {
     all
 }
 
+/// Whether midair can trace threads of a GPU: where waves are written, and how much, is known for gfx9.
+pub fn is_traced(gpu: &str) -> bool {
+    gpu.starts_with("gfx9")
+}
+
 struct Refusal(u32, String);
 
 fn odd(what: impl Into<String>) -> Refusal {
@@ -154,8 +159,7 @@ struct Commands {
 
 fn made(library: &Library, question: &Question) -> Result<Trace, Refusal> {
     let name = &question.gpu.name;
-    if !name.starts_with("gfx9") {
-        // Where waves are written, and how much, is known for gfx9 only.
+    if !is_traced(name) {
         return Err(odd(format!(
             "trace threads of {name} for midair, which knows gfx9"
         )));
