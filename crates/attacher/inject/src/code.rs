@@ -2,6 +2,7 @@
 //! call, and two pieces of code with which system calls are made. They are found in the library's
 //! file and then compared with its memory.
 
+use memchr::memmem;
 use std::io;
 
 use midair_procinfo::libc_kind::{self, LibcKind};
@@ -154,10 +155,7 @@ impl TargetCode {
 
 fn search(pieces: &[elf::Piece], pattern: &[u8]) -> Option<u64> {
     pieces.iter().find_map(|piece| {
-        let at = piece
-            .bytes
-            .windows(pattern.len())
-            .position(|window| window == pattern)?;
+        let at = memmem::find(&piece.bytes, pattern)?;
         Some(piece.address.wrapping_add(at as u64))
     })
 }
@@ -172,8 +170,6 @@ fn in_vdso(modules: &Modules, memory: &Memory) -> Option<RemoteAddr> {
     let bytes = memory
         .read_vec(RemoteAddr::new(vdso.start), len.min(1 << 20))
         .ok()?;
-    let at = bytes
-        .windows(arch::RESTORER.len())
-        .position(|window| window == arch::RESTORER)?;
+    let at = memmem::find(&bytes, &arch::RESTORER)?;
     Some(RemoteAddr::new(vdso.start).plus(at as u64))
 }

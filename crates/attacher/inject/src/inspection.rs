@@ -231,17 +231,21 @@ impl First {
         {
             return Err(Refusal::NoProc { pid, what });
         }
-        let tids = task::list(tid).map_err(gone(pid))?;
-        let named = |name: &str| {
-            let name = name.as_bytes().to_vec();
-            move |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == name)
+        let names: Vec<(Tid, Vec<u8>)> = task::list(tid)
+            .map_err(gone(pid))?
+            .into_iter()
+            .filter_map(|tid| Some((tid, task::comm(tid).ok()?)))
+            .collect();
+        let named = |name: &'static str| {
+            let named = names.iter().filter(|(_, it)| it == name.as_bytes());
+            named.map(|(tid, _)| *tid)
         };
-        let listener = tids.iter().copied().find(named(LISTENER_NAME));
-        let worker = worker::find(memory, tids.iter().copied().filter(named(THREAD_NAME)));
+        let listener = named(LISTENER_NAME).next();
+        let worker = worker::find(memory, named(THREAD_NAME));
         let recorder = [(SOLE_NAME, false), (LOCAL_NAME, true)]
             .into_iter()
             .find_map(|(name, makes_way)| {
-                let tid = tids.iter().copied().find(named(name))?;
+                let tid = named(name).next()?;
                 Some(Recorder { tid, makes_way })
             });
         Ok(Inspection {

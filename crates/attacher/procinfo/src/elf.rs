@@ -6,14 +6,17 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::allowance::Allowance;
+use crate::allowance::{AT_ONCE, Allowance};
 use crate::windows::Bounded;
+use object::Endianness;
 use object::elf::{
     FileHeader64, PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT,
     SymbolType,
 };
-use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
-use object::{Endianness, ReadRef};
+use object::read::StringTable;
+use object::read::elf::{
+    FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable,
+};
 
 /// The fields of a program header that say where a loaded part lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,18 +189,14 @@ impl ElfFile {
     /// # Errors
     /// The kernel's error.
     pub fn code(&self) -> io::Result<Vec<Piece>> {
-        let data = Bounded::over(&self.file, &self.allowance);
-        let mut pieces = Vec::new();
-        for segment in self.segments.iter().filter(|segment| segment.execute) {
-            let bytes = (&data)
-                .read_bytes_at(segment.offset, segment.file_size)
-                .map_err(|()| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-            pieces.push(Piece {
-                address: segment.address,
-                bytes: bytes.to_vec(),
-            });
-        }
-        Ok(pieces)
+        let segments = self.segments.iter().filter(|segment| segment.execute);
+        segments
+            .map(|segment| {
+                let bytes = self.at_once(segment.offset, segment.file_size)?;
+                let address = segment.address;
+                Ok(Piece { address, bytes })
+            })
+            .collect()
     }
 
     /// Returns sections by name, in the order of `names`. Those that are missing are None.
@@ -230,15 +229,28 @@ impl ElfFile {
         Ok(found)
     }
 
-    /// Returns a part of the file, in one read: tables of large programs have many megabytes.
+    /// Returns a part of the file that is kept.
     fn bytes(&self, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+        self.allowance.keep(len)?;
+        self.read(offset, len)
+    }
+
+    /// Returns a part of the file that is needed for a moment.
+    fn at_once(&self, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+        if len > AT_ONCE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.read(offset, len)
+    }
+
+    /// Reads a part of the file at once: tables of large programs have many megabytes.
+    fn read(&self, offset: u64, len: u64) -> io::Result<Vec<u8>> {
         let outside = || io::Error::from(io::ErrorKind::InvalidData);
         let end = offset.checked_add(len).ok_or_else(outside)?;
         if end > self.file.metadata()?.len() {
             return Err(outside());
         }
         self.allowance.read(len)?;
-        self.allowance.keep(len)?;
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| outside())?];
         self.file.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)
@@ -289,13 +301,15 @@ impl ElfFile {
         let versions = sections
             .versions(endian, &data)
             .map_err(bad("symbol versions"))?;
+        let strings = self.names(endian, &sections, &symbols)?;
+        let strings = StringTable::new(strings.as_slice(), 0, strings.len() as u64);
         let mut found = [None; N];
         let mut hidden = [false; N];
         for (index, symbol) in symbols.enumerate() {
             if symbol.st_shndx(endian) == SHN_UNDEF || symbol.st_type() != kind {
                 continue;
             }
-            let Ok(name) = symbol.name(endian, symbols.strings()) else {
+            let Ok(name) = symbol.name(endian, strings) else {
                 continue;
             };
             let Some(at) = names.iter().position(|wanted| wanted.as_bytes() == name) else {
@@ -312,6 +326,21 @@ impl ElfFile {
         Ok(found)
     }
 
+    /// Returns the names of a table of symbols. One by one they would be as many allocations.
+    fn names<'d>(
+        &self,
+        endian: Endianness,
+        sections: &SectionTable<'d, Header, &'d Bounded<'d>>,
+        symbols: &SymbolTable<'d, Header, &'d Bounded<'d>>,
+    ) -> io::Result<Vec<u8>> {
+        if symbols.is_empty() {
+            return Ok(Vec::new());
+        }
+        let section = sections.section(symbols.string_section());
+        let range = section.map_err(bad("symbol names"))?.file_range(endian);
+        range.map_or(Ok(Vec::new()), |(offset, len)| self.at_once(offset, len))
+    }
+
     /// Returns the linked addresses of the words through which the file calls these functions of
     /// other files, each with the function's index in `names`.
     ///
@@ -323,10 +352,12 @@ impl ElfFile {
         let symbols = sections
             .symbols(endian, &data, object::elf::SHT_DYNSYM)
             .map_err(bad(".dynsym"))?;
+        let strings = self.names(endian, &sections, &symbols)?;
+        let strings = StringTable::new(strings.as_slice(), 0, strings.len() as u64);
         let mut wanted = HashMap::new();
         for (index, symbol) in symbols.enumerate() {
             if symbol.st_shndx(endian) == SHN_UNDEF
-                && let Ok(name) = symbol.name(endian, symbols.strings())
+                && let Ok(name) = symbol.name(endian, strings)
                 && let Some(at) = names.iter().position(|wanted| wanted.as_bytes() == name)
             {
                 wanted.insert(index, at);

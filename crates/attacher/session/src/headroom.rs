@@ -229,7 +229,7 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
         .hint("raise it (ulimit -v); a smaller spool needs less"));
     }
     let need = libraries.iter().sum::<u64>() + 8 * MIB;
-    if let Some(left) = headroom::memory(us).filter(|left| left.left() < need) {
+    if let Some(left) = own.memory.filter(|left| left.left() < need) {
         return Err(Failure::new(
             Kind::NoHeadroom,
             format!(

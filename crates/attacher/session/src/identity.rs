@@ -48,16 +48,21 @@ pub(crate) fn read(pid: Pid, live: Tid) -> Identity {
 /// process's own pid namespace. The main thread is left out, because it has the program's name.
 pub(crate) fn threads(pid: Pid, live: Tid) -> BTreeMap<u32, String> {
     let mut all = BTreeMap::new();
+    // All threads of a process are in its pid namespace. In ours they have one id.
+    let has_own_ids = !task::status(live).is_ok_and(|status| status.ns_pid.len() == 1);
+    let own_id = |tid: Tid| match has_own_ids {
+        true => Some(task::status(tid).ok()?.own_tid().unwrap_or(tid)),
+        false => Some(tid),
+    };
     let tids = task::list(live).unwrap_or_default().into_iter();
     for tid in tids.filter(|tid| *tid != pid.leader()).take(MOST_THREADS) {
-        let (Ok(name), Ok(status)) = (task::comm(tid), task::status(tid)) else {
+        let (Ok(name), Some(own)) = (task::comm(tid), own_id(tid)) else {
             continue;
         };
         // A thread chooses its own name, so the name is not trusted.
         let name = plain::line(&String::from_utf8_lossy(&name))
             .trim()
             .to_owned();
-        let own = status.own_tid().unwrap_or(tid);
         if !name.is_empty() {
             all.insert(own.get(), name);
         }
