@@ -107,14 +107,20 @@ const STOCHASTIC: [&str; 7] = [
 
 /// A HIP program whose kernels have grids of 256 (vadd) and 128 (scale), and take this many ns.
 fn hip_program(lab: &Lab, kernel_ns: u32) -> Result<LabTarget> {
+    hip_program_with(lab, kernel_ns, "256:0*1+8*3+16*6,128:4*1+12*1", "sampled")
+}
+
+/// The same with other samples, and a log of this name.
+fn hip_program_with(lab: &Lab, kernel_ns: u32, samples: &str, log: &str) -> Result<LabTarget> {
     let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
     let command = lab.run(&lab.program("regions")?);
     let command = command.arg(&library).arg(lab.kernels_with_lines()?);
     let mut target = command
         .env("MODEL_SAMPLING", 1)
         .env("MODEL_KERNEL_NS", kernel_ns)
-        .env("MODEL_SAMPLES", "256:0*1+8*3+16*6,128:4*1+12*1")
+        .env("MODEL_SAMPLES", samples)
         .env("MODEL_INVALID_SAMPLES", 20)
+        .log_name(&format!("{log}-{kernel_ns}.log"))
         .spawn()?;
     target.expect("ready")?;
     Ok(target)
@@ -430,6 +436,123 @@ fn panel_21_has_the_samples_that_the_device_wrote() -> Result<()> {
     Ok(())
 }
 
+/// Two processes sample at once, by different methods, and each session has the samples of its own process.
+#[test]
+fn two_processes_that_sample_at_once_have_their_own_samples() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut targets = [
+        hip_program_with(&lab, 1_000_000, "256:0*1+16*1", "one")?,
+        hip_program_with(&lab, 1_000_000, "256:8*1+24*2", "other")?,
+    ];
+    let (mut few, mut fewer) = (HOST_TRAP, STOCHASTIC);
+    (few[6], fewer[6]) = ("60", "131072");
+    let mut sessions = Vec::new();
+    for (target, words) in targets.iter().zip([few, fewer]) {
+        let out = tempfile::tempdir_in(lab.scratch())?;
+        let words = [&["--output-format", "csv"], &words[..]].concat();
+        let mut attacher = attach(&lab, target, out.path(), &words)?.spawn()?;
+        attacher.expect_error("attached to process")?;
+        sessions.push((out, attacher));
+    }
+    // Both are attached, and both work.
+    for target in &mut targets {
+        target.send("inside 30")?;
+    }
+    for target in &mut targets {
+        target.expect("inside")?;
+    }
+    for (target, (out, mut attacher)) in targets.into_iter().zip(sessions) {
+        attacher.send("")?;
+        attacher.target.wait(PATIENCE)?.success()?;
+        let log = target.model_log()?;
+        let (wanted, ..) = written(&log, 0);
+        let all = files(out.path());
+        let table = all
+            .iter()
+            .find(|file| file.to_string_lossy().contains("pc_sampling"));
+        let csv = Csv::read(table.ok_or_else(|| format!("no samples: {all:?}"))?)?;
+        let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
+        for row in csv
+            .rows
+            .iter()
+            .filter(|row| row["Kernel_Name"].starts_with("vadd"))
+        {
+            *seen.entry(Csv::number(row, "Kernel_Offset")?).or_default() += 1;
+        }
+        let mut of_vadd: BTreeMap<u64, u64> = BTreeMap::new();
+        // By the grid: HIP's own kernels are sampled, too.
+        let is_vadd = |kernel: u64| {
+            log.dispatches()
+                .any(|it| it.kernel_object == kernel && it.grid[0] == 256)
+        };
+        for ((_, offset), count) in wanted
+            .into_iter()
+            .filter(|((kernel, _), _)| is_vadd(*kernel))
+        {
+            *of_vadd.entry(offset).or_default() += count;
+        }
+        assert_eq!(seen.len(), 2, "{seen:?}");
+        assert_eq!(seen, of_vadd);
+        let mut target = target;
+        target.send("quit")?;
+        target.expect("done")?;
+        target.target.wait(PATIENCE)?.success()?;
+    }
+    Ok(())
+}
+
+/// A session without the options leaves the device alone: no sample, no thread and no descriptor of
+/// the runtime's sampling, on a device that could sample.
+#[test]
+fn a_session_without_samples_costs_nothing_of_them() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = hip_program_with(&lab, 50_000, WEIGHTS, "off")?;
+    let names = |target: &LabTarget| -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for thread in std::fs::read_dir(format!("/proc/{}/task", target.target.pid()))? {
+            let name = std::fs::read_to_string(thread?.path().join("comm"))?;
+            names.push(name.trim().to_owned());
+        }
+        names.sort();
+        Ok(names)
+    };
+    let descriptors = |target: &LabTarget| -> Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/fd", target.target.pid()))?.count())
+    };
+    let session = |target: &mut LabTarget, words: &[&str]| -> Result<(Vec<String>, usize)> {
+        let out = tempfile::tempdir_in(lab.scratch())?;
+        let words = [&["--output-format", "csv"], words].concat();
+        let mut attacher = attach(&lab, target, out.path(), &words)?.spawn()?;
+        attacher.expect_error("attached to process")?;
+        work(target, "inside 20")?;
+        let during = (names(target)?, descriptors(target)?);
+        attacher.send("")?;
+        attacher.target.wait(PATIENCE)?.success()?;
+        Ok(during)
+    };
+    let (off, open) = session(&mut target, &["--kernel-trace"])?;
+    let (taken, invalid, lost) = written(&target.model_log()?, 0);
+    assert!(taken.is_empty() && invalid + lost == 0, "{taken:?}");
+    assert!(!off.iter().any(|name| name == "midair-samples"), "{off:?}");
+    // The same session with samples has what the other one lacks.
+    let (on, more) = session(&mut target, &HOST_TRAP)?;
+    assert!(on.iter().any(|name| name == "midair-samples"), "{on:?}");
+    assert!(
+        on.len() > off.len() && more >= open,
+        "{on:?} {off:?} {more} {open}"
+    );
+    let (taken, ..) = written(&target.model_log()?, 0);
+    assert!(!taken.is_empty());
+    target.send("quit")?;
+    target.expect("done")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
 /// On and off again under load: nothing of it remains in the process, and the program is right. The suite
 /// does a few cycles; `MIDAIR_CYCLES=300` does as many.
 #[test]
@@ -551,7 +674,7 @@ fn a_tool_gets_the_samples_in_its_buffer() -> Result<()> {
     Ok(())
 }
 
-/// Where the driver or the device does not offer what is asked for, the session records the rest and says
+/// Where the driver or the device does not offer what is asked for, as with a debugger on the process, the session records the rest and says
 /// why there are no samples.
 #[test]
 fn what_is_not_offered_is_said() -> Result<()> {
@@ -561,15 +684,27 @@ fn what_is_not_offered_is_said() -> Result<()> {
     let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
     let mut odd = STOCHASTIC;
     odd[6] = "5000";
-    for (has_samples, words, why) in [
-        (0, HOST_TRAP, "the driver or the device does not offer it"),
-        (1, odd, "the interval 5000 is not a power of two"),
+    for (has_samples, debugged, words, why) in [
+        (
+            0,
+            0,
+            HOST_TRAP,
+            "the driver or the device does not offer it",
+        ),
+        (1, 0, odd, "the interval 5000 is not a power of two"),
+        (
+            1,
+            1,
+            STOCHASTIC,
+            "the driver or the device does not offer it",
+        ),
     ] {
         let command = lab.run(&lab.program("regions")?);
         let command = command.arg(&library).arg(lab.kernels()?);
-        let log = format!("none-{has_samples}.log");
+        let log = format!("none-{has_samples}-{debugged}.log");
         let mut target = command
             .env("MODEL_SAMPLING", has_samples)
+            .env("MODEL_DEBUGGED", debugged)
             .log_name(&log)
             .spawn()?;
         target.expect("ready")?;

@@ -60,6 +60,8 @@ pub struct Settings {
     /// `MODEL_SAMPLING=1`: the emulated driver samples program counters (see `plugin/kfd.rs`). AMD's
     /// runtime must see a GPU with the debugger's capability.
     pub sampling: bool,
+    /// `MODEL_DEBUGGED=1`: a debugger is on the process, and the driver refuses to sample.
+    pub debugged: bool,
     /// `MODEL_SAMPLES=GRID_X:OFFSET*WEIGHT[+OFFSET*WEIGHT...][,GRID_X:...]`, `MODEL_SAMPLED_WAVES`
     /// (default 4) and `MODEL_INVALID_SAMPLES=N` (one of N, default none): see [`Rule`].
     pub samples: Rule,
@@ -89,6 +91,7 @@ impl Default for Settings {
             clock_mhz: CLOCK_MHZ,
             rates: Vec::new(),
             sampling: false,
+            debugged: false,
             samples: Rule::default(),
             trace_detail: 3,
         }
@@ -156,6 +159,7 @@ impl Settings {
         Ok(Settings {
             gpu,
             sampling: switch("MODEL_SAMPLING")?,
+            debugged: switch("MODEL_DEBUGGED")?,
             samples,
             trace_detail: u32::try_from(number("MODEL_TRACE_DETAIL", 3)?)
                 .map_err(|_| "MODEL_TRACE_DETAIL: too much")?,

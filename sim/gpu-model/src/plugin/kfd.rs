@@ -19,6 +19,8 @@ static ORIGINAL: OnceLock<kfd_entry::Original> = OnceLock::new();
 static STATE: Mutex<State> = Mutex::new(State::new());
 /// Whether a session samples: looked at for each kernel.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// Whether a debugger is on the process.
+static DEBUGGED: AtomicBool = AtomicBool::new(false);
 /// Cycles of the device's clock in a microsecond.
 static CLOCK_MHZ: AtomicU64 = AtomicU64::new(1);
 
@@ -118,7 +120,8 @@ impl State {
 
 /// Puts [`answer`] in front of ROCr's driver. Ends the process if that cannot be done: a test must
 /// not run with another driver than it asked for.
-pub(super) fn install(clock_mhz: u64) {
+pub(super) fn install(clock_mhz: u64, debugged: bool) {
+    DEBUGGED.store(debugged, Ordering::Release);
     CLOCK_MHZ.store(clock_mhz, Ordering::Release);
     if ORIGINAL.get().is_some() {
         return;
@@ -210,6 +213,10 @@ fn now() -> u64 {
 /// # Safety
 /// `args.infos` is 0, or the address of `args.count` settings.
 unsafe fn sample(args: &mut Args) -> Result<(), i32> {
+    let refuses = [operation::QUERY, operation::CREATE].contains(&args.operation);
+    if refuses && DEBUGGED.load(Ordering::Acquire) {
+        return Err(libc::EBUSY);
+    }
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     let infos: *mut Info = std::ptr::with_exposed_provenance_mut(args.infos as usize);
     match args.operation {

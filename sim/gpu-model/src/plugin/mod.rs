@@ -91,7 +91,7 @@ pub extern "C" fn get_hsakmt_model_functions() -> *const Functions {
     if let Ok(settings) = settings
         && settings.sampling
     {
-        kfd::install(settings.clock_mhz);
+        kfd::install(settings.clock_mhz, settings.debugged);
     }
     &raw const FUNCTIONS
 }
