@@ -115,13 +115,7 @@ impl Keeper {
         let size = |words: usize| (4 * commands::words_of(words)).next_multiple_of(ALIGNMENT);
         let start = (trace.start.len() + MARKERS).min(commands::MOST);
         let of_pair = size(start) + size(trace.stop.len());
-        let control = CONTROL
-            * trace
-                .engines
-                .iter()
-                .map(|e| u64::from(e.number) + 1)
-                .max()
-                .unwrap_or(1);
+        let control = control_of(trace);
         let memory = usize::try_from(trace.memory)
             .ok()
             .and_then(|bytes| Memory::allocate_some(handle, bytes, control as usize))
@@ -413,16 +407,23 @@ impl Keeper {
 
 /// Lets the next trace have an agent's memory.
 fn free_memory(agent: &Agent, pair: usize) {
-    for engine in &agent.trace.engines {
-        let at = agent.memory.at + CONTROL * u64::from(engine.number);
-        for word in 0..CONTROL / 8 {
-            // SAFETY: a word of the control block, which the device does not use now.
-            let word: &AtomicU64 =
-                unsafe { &*std::ptr::with_exposed_provenance((at + 8 * word) as usize) };
-            word.store(0, Relaxed);
-        }
+    // The start's time is in the first block, whichever engines are traced.
+    for offset in (0..control_of(&agent.trace)).step_by(8) {
+        let at = (agent.memory.at + offset) as usize;
+        // SAFETY: a word of the control block, which the device does not use now.
+        let word: &AtomicU64 = unsafe { &*std::ptr::with_exposed_provenance(at) };
+        word.store(0, Relaxed);
     }
     for owner in &STATE.traces.owners {
         let _ = owner.compare_exchange(pair as u32 + 1, 0, Release, Relaxed);
     }
+}
+
+/// Returns the bytes of a trace's control block.
+fn control_of(trace: &Trace) -> u64 {
+    let engines = trace
+        .engines
+        .iter()
+        .map(|engine| u64::from(engine.number) + 1);
+    CONTROL * engines.max().unwrap_or(1)
 }
