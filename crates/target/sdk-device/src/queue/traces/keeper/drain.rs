@@ -262,3 +262,120 @@ impl Memo {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::model::Session;
+    use midair_record::trace_plan::Spot;
+
+    /// Two engines, of which the second has the number 2, with buffers of 8 KiB each.
+    fn plan() -> Trace {
+        let engine = |number, offset| Engine {
+            number,
+            offset,
+            bytes: 0x2000,
+            header: u64::from(number) << 32 | 7,
+        };
+        Trace {
+            memory: 0x5000,
+            engines: vec![engine(0, 0x1000), engine(2, 0x3000)],
+            start_spots: vec![Spot {
+                word: 0,
+                shift: 0,
+                offset: 20,
+            }],
+            ..Trace::default()
+        }
+    }
+
+    /// Returns a trace's memory: the time of its start, and for each engine status and written blocks.
+    fn memory(time: u64, engines: [(u64, u64); 2]) -> Vec<u64> {
+        let mut words: Vec<u64> = (0..0x5000 / 8).collect();
+        words[..16].fill(0);
+        for (at, (status, blocks)) in [0, 8].into_iter().zip(engines) {
+            (words[at], words[at + 1]) = (status, blocks);
+        }
+        words[2] = time;
+        words
+    }
+
+    /// Reads a trace. Returns for each record its engine, its first byte, its status and its words.
+    fn read(words: &[u64]) -> (Memo, Vec<(u32, u64, u32, Vec<u64>)>) {
+        let mut session = Session::begin();
+        let mut memo = Memo::default();
+        let mut drain = Drain {
+            pair: 0,
+            head: TraceData {
+                trace: 1,
+                dispatch_id: 9,
+                ..TraceData::default()
+            },
+            engine: 0,
+            first: 0,
+            full: Vec::new(),
+            broken: Vec::new(),
+            has_begun: false,
+            is_lost: false,
+        };
+        memo.traces = 1;
+        let at = words.as_ptr().expose_provenance() as u64;
+        assert!(drain.go_on(&plan(), at, &mut session.sink, false));
+        memo.drained(&drain);
+        let mut all = Vec::new();
+        session.records(|header, bytes| {
+            assert_eq!(header.kind, kind::THREAD_TRACE);
+            let part = TraceData::read(bytes).unwrap();
+            let words = bytes[size_of::<TraceData>()..usize::from(header.size)].chunks(8);
+            let words = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+            all.push((part.engine, part.first, part.status, words.collect()));
+        });
+        (memo, all)
+    }
+
+    #[test]
+    fn engines_are_read_with_their_headers_as_far_as_they_have_written() {
+        let words = memory(5, [(0, 2), (0, 200)]);
+        let (memo, all) = read(&words);
+        assert_eq!(memo.buffers, [""; 0]);
+        // 64 bytes behind a header, then 6,400 bytes in two records.
+        let (engine, first, status, data) = &all[0];
+        assert_eq!((*engine, *first, *status, data.len()), (0, 0, 0, 9));
+        assert_eq!((data[0], &data[1..]), (7, &words[0x200..0x208]));
+        let second: Vec<u64> = all[1..].iter().flat_map(|part| part.3.clone()).collect();
+        assert_eq!((all.len(), all[2].0, all[2].1), (3, 2, MOST));
+        assert_eq!(
+            (second[0], &second[1..]),
+            (2 << 32 | 7, &words[0x600..0x600 + 800])
+        );
+    }
+
+    #[test]
+    fn full_buffers_are_named_and_what_they_claim_is_not_believed() {
+        let words = memory(5, [(1 << 31, 256), (1 << 28, u64::MAX)]);
+        let (memo, all) = read(&words);
+        let bytes = |engine: u32| -> usize {
+            let parts = all.iter().filter(|part| part.0 == engine);
+            parts.map(|part| 8 * part.3.len()).sum()
+        };
+        assert_eq!((bytes(0), bytes(2)), (8 + 0x2000, 8 + 0x2000));
+        assert!(
+            memo.buffers[0].contains("dispatch 9 filled its buffers"),
+            "{:?}",
+            memo.buffers
+        );
+        assert!(
+            memo.buffers[0].contains("(shader engines 0, 2)"),
+            "{:?}",
+            memo.buffers
+        );
+        assert!(memo.buffers[1].contains("error of memory (shader engines 2)"));
+    }
+
+    #[test]
+    fn a_start_that_the_device_has_skipped_makes_no_trace() {
+        let (memo, all) = read(&memory(0, [(0, 2), (0, 2)]));
+        assert!(all.is_empty());
+        assert_eq!((memo.traces, memo.late), (0, 1));
+    }
+}
