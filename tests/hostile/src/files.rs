@@ -1,5 +1,6 @@
-//! ELF files and unwind tables.
+//! ELF files, code objects of GPUs, and unwind tables.
 
+use midair_disassemble::{LONGEST, Object};
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::module::Modules;
 use midair_procinfo::stack::{MOST_FRAMES, StackPosition, Walk, Walker};
@@ -21,6 +22,21 @@ fn file_of(bytes: &[u8]) -> NamedTempFile {
 
 fn opened(file: &NamedTempFile) -> std::io::Result<ElfFile> {
     ElfFile::open(File::open(file.path())?)
+}
+
+/// Reads a code object: instructions, and their lines in the sources.
+pub fn code_object(bytes: &[u8]) {
+    let Ok(object) = Object::read(bytes) else {
+        return;
+    };
+    let addresses = [0, 0x1000, 0x1008, 0x1e00, u64::MAX];
+    for address in addresses {
+        let instruction = object.instruction(address);
+        assert!(instruction.is_none_or(|it| (4..=LONGEST).contains(&it.len())));
+    }
+    let lines = object.lines(&addresses);
+    assert_eq!(lines.len(), addresses.len());
+    assert!(lines.iter().all(|line| line.len() < 600));
 }
 
 /// Reads the symbol tables of a file.

@@ -18,7 +18,7 @@ mod results;
 mod spool;
 mod why;
 
-pub use files::{elf, unwind};
+pub use files::{code_object, elf, unwind};
 pub use loader::{Program, auxv};
 pub use log::dispatch_log;
 pub use packets::packet_answer;

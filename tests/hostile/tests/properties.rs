@@ -420,6 +420,16 @@ fn records_become_files() {
 }
 
 #[test]
+fn code_objects() {
+    // The kernels of the lab's HIP program (its bundle has them there).
+    let program =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/src/vadd.gfx942");
+    let object = std::fs::read(program).unwrap()[20_480..27_960].to_vec();
+    assert_eq!(&object[..4], b"\x7fELF");
+    holds(600, &[object], hostile::code_object);
+}
+
+#[test]
 fn elf_files() {
     holds(600, &[library().to_vec()], hostile::elf);
 }
