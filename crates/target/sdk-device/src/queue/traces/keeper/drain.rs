@@ -300,8 +300,11 @@ mod tests {
         words
     }
 
-    /// Reads a trace. Returns for each record its engine, its first byte, its status and its words.
-    fn read(words: &[u64]) -> (Memo, Vec<(u32, u64, u32, Vec<u64>)>) {
+    /// Of a record: engine, first byte, status, and words.
+    type Part = (u32, u64, u32, Vec<u64>);
+
+    /// Reads a trace. Returns its records.
+    fn read(words: &[u64]) -> (Memo, Vec<Part>) {
         let mut session = Session::begin();
         let mut memo = Memo::default();
         let mut drain = Drain {
