@@ -533,7 +533,12 @@ fn arguments_that_are_refused() -> Result<()> {
             34,
             "--spm",
         ),
-        ("rocprofv3", vec!["--pid", nobody, "--att"], 34, "--att"),
+        (
+            "rocprofv3",
+            vec!["--pid", nobody, "--att", "--att-serialize-all"],
+            34,
+            "--att-serialize-all",
+        ),
         (
             "rocprofv3",
             vec!["--benchmark-mode", "execution", "--", "true"],
