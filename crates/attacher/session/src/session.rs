@@ -41,6 +41,7 @@ use midair_ptrace::{fault, sys};
 use midair_record::spool::{Reader, command, outcome, state, status};
 use midair_results::{End, Finished, Identity, Times, describe};
 use midair_settings::{Settings, THREAD_TRACE};
+use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -395,6 +396,7 @@ impl Session {
             settings: self.settings.clone(),
             notes: vec![format!("a window of a session that continued: {}", cut.why)],
             counters: self.counters.clone(),
+            code: self.code(),
             disk: None,
         }
     }
@@ -445,8 +447,14 @@ impl Session {
             cost: self.meter.cost(&self.target, self.entry.longest_stop()),
             only_others: self.only_others,
             why_empty: None,
-            code: Default::default(),
+            code: self.code(),
         })
+    }
+
+    /// Returns the code objects that files of thread traces need.
+    fn code(&self) -> BTreeMap<u64, Arc<[u8]>> {
+        let objects = self.code_objects.as_ref();
+        objects.map(CodeObjects::images).unwrap_or_default()
     }
 
     fn detect_end(&mut self) -> Option<End> {

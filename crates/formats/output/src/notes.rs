@@ -16,6 +16,7 @@ impl Job<'_> {
         notes.extend(self.index.notes.iter().cloned());
         notes.extend(self.index.unbalanced());
         notes.extend(self.index.stacks.notes());
+        notes.extend(self.index.thread_traces.notes());
         let plan = &self.trace.counters;
         notes.extend(self.renamed.iter().filter_map(|renamed| renamed.note()));
         notes.extend(self.graphs.notes());

@@ -19,6 +19,7 @@ use crate::bursts::Bursts;
 use crate::cuda as names;
 use crate::limits::{self, Budget};
 use crate::samples::{Instructions, Samples};
+use crate::thread_traces::ThreadTraces;
 use foldhash::fast::RandomState;
 use midair_domain::{KindSet, sets};
 use midair_failure::plain;
@@ -244,6 +245,8 @@ pub struct Index {
     pub stacks: Stacks,
     /// Samples of program counters.
     pub samples: Samples,
+    /// Thread traces.
+    pub thread_traces: ThreadTraces,
     /// The instructions that were sampled, as text.
     pub instructions: Instructions,
     /// Kernels in which the program's main loop can be found, where stacks are taken.
@@ -276,8 +279,12 @@ impl Index {
             Record::CounterWindow(window, _) if window.first == 0 => self.count(&window.header),
             Record::CounterWindow(..) => {}
             // An engine's data may have many records, of which only the first is counted.
-            Record::TraceData(data, _) if data.first == 0 => self.count(&data.header),
-            Record::TraceData(..) => {}
+            Record::TraceData(data, _) => {
+                if data.first == 0 {
+                    self.count(&data.header);
+                }
+                self.thread_traces.add(data);
+            }
             Record::PcSample(sample) => {
                 self.count(&sample.header);
                 self.samples.add(sample);

@@ -25,3 +25,4 @@ pub mod record_file;
 pub mod rolling;
 pub mod samples;
 pub mod steps;
+pub mod thread_traces;

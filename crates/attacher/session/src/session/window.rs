@@ -9,7 +9,9 @@ use midair_output::table::Style;
 use midair_record::spool::DROP_SLOTS;
 use midair_results::{Cost, Finished, Identity, Written};
 use midair_settings::{OUTPUT_PATH, Settings};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What the files of a window tell besides its records.
@@ -19,6 +21,7 @@ pub(super) struct Parts {
     pub(super) settings: Settings,
     pub(super) notes: Vec<String>,
     pub(super) counters: CounterPlan,
+    pub(super) code: BTreeMap<u64, Arc<[u8]>>,
     pub(super) disk: Option<Disk>,
     pub(super) unrecorded_ns: u64,
 }
@@ -49,7 +52,7 @@ impl Parts {
                 cost: Cost::default(),
                 only_others: false,
                 why_empty: None,
-                code: Default::default(),
+                code: self.code,
             };
             let written = finished.write(Style::default())?;
             match &self.disk {

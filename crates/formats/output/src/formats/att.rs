@@ -6,23 +6,45 @@ use crate::job::Job;
 use crate::model::Trace;
 use midair_domain::KindSet;
 use midair_record::event::{Record, TraceData, kind};
+use midair_trace::thread_traces::file_of;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 
 const TRACES: KindSet = KindSet::of(&[kind::THREAD_TRACE]);
 
+/// Descriptors that this process may need for other things.
+const SPARE: u64 = 128;
+
 /// Writes the traces of sessions, and the code objects of the GPUs that have traces.
 pub(crate) fn write(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
-    for job in jobs.iter().filter(|job| job.index.has(TRACES)) {
+    let jobs = || jobs.iter().filter(|job| job.index.has(TRACES));
+    let each = |job: &Job<'_>| job.index.thread_traces.files() + job.trace.attach.code.len();
+    allow_descriptors(jobs().map(each).sum::<usize>() as u64);
+    for job in jobs() {
         let nodes = traces(job.trace, files)?;
         code_objects(job.trace, &nodes, files)?;
     }
     Ok(())
 }
 
+/// Raises this process's own limit where so many files need it: each keeps its descriptor until all have
+/// their names. Where that is not allowed, writing fails by name.
+fn allow_descriptors(files: u64) {
+    let needed = files.saturating_add(SPARE);
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && files > 0
+        && soft < hard.min(needed)
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(needed), hard);
+    }
+}
+
 /// Writes the traces. Returns the nodes of their GPUs.
 fn traces(trace: &Trace, files: &mut FileSet) -> Result<BTreeSet<u32>, WriteError> {
-    let mut open: BTreeMap<(u64, u32), OutputFile> = BTreeMap::new();
-    let mut nodes = BTreeSet::new();
+    let index = trace.records.index();
+    // The files that are not whole yet, with how many bytes they have.
+    let mut open: BTreeMap<(u32, u32, u64), (OutputFile, u64)> = BTreeMap::new();
+    let (mut nodes, mut done) = (BTreeSet::new(), BTreeSet::new());
     trace.records.walk_all(
         |kind| TRACES.contains(kind),
         |record| {
@@ -30,22 +52,30 @@ fn traces(trace: &Trace, files: &mut FileSet) -> Result<BTreeSet<u32>, WriteErro
                 return Ok(());
             };
             nodes.insert(part.node);
-            let key = (part.trace, part.engine);
-            if part.first == 0 {
-                open.insert(key, files.create(&name(part))?);
+            let key = file_of(part);
+            let whole = index.thread_traces.bytes(key);
+            if part.first == 0 && whole > 0 && done.insert(key) {
+                open.insert(key, (files.create(&name(part))?, 0));
             }
-            let Some(file) = open.get_mut(&key) else {
+            let Some((file, written)) = open.get_mut(&key) else {
                 return Ok(());
             };
+            // Data behind a gap would be read as if it came before it.
+            if *written != part.first {
+                return Ok(());
+            }
             file.put(bytes)?;
-            match part.first + u64::from(part.bytes) >= part.total {
-                true => open.remove(&key).map_or(Ok(()), |file| files.add(file)),
+            *written += u64::from(part.bytes);
+            match *written >= whole {
+                true => open
+                    .remove(&key)
+                    .map_or(Ok(()), |(file, _)| files.add(file)),
                 false => Ok(()),
             }
         },
     )?;
-    // A trace whose end found no room is still one.
-    open.into_values().try_for_each(|file| files.add(file))?;
+    open.into_values()
+        .try_for_each(|(file, _)| files.add(file))?;
     Ok(nodes)
 }
 
