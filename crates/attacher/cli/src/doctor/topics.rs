@@ -87,6 +87,7 @@ const TOPICS: &[Topic] = &[
     likely("counters: library", "counters", "AMD's library makes the counter packets", "files below ROCM_PATH and /opt"),
     certain("counters: profiler lock", "counters", "it keeps two profilers from using the same counters", "the driver, by an ioctl of /dev/kfd; midair's capabilities"),
     likely("counters: others", "counters", "counters include the work of other processes", "/sys/class/kfd/kfd/proc"),
+    certain("thread trace:", "counters", "midair traces threads of gfx9, for AMD's decoder", "the driver's topology in /sys; files of ROCm and ROCPROF_ATT_LIBRARY_PATH"),
     certain("samples:", "counters", "one process samples a GPU with one setting at a time", "the driver, by an ioctl of /dev/kfd"),
     certain("counters:", "counters", "the GPU must be known, and its clock stable", "the driver's topology and power level in /sys"),
     // NVIDIA.
