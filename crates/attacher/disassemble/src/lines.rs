@@ -2,21 +2,54 @@
 //!
 //! The rows of all line programs are walked once for all addresses. Only `.debug_line` and the texts
 //! that it refers to are read: DWARF 5, which AMD's compiler writes, has whole paths there.
+//!
+//! The sections are the target's. So their size, the table of files of a unit and the time are limited,
+//! and each address gets one line: that of the first row that covers it.
 
-use gimli::{AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader};
+use gimli::{
+    AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineInstruction, LineProgramHeader,
+};
 use object::LittleEndian;
 use object::elf::{FileHeader64, SHF_COMPRESSED};
 use object::read::elf::{FileHeader, SectionHeader};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 type Bytes<'b> = EndianSlice<'b, gimli::LittleEndian>;
 
 /// How long the lines of one code object are looked for.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How often the clock is read, in rows.
-const ROWS: u32 = 4096;
+/// How often the clock is read, in rows and lines that are found.
+const STEPS: usize = 4096;
+/// The most bytes of line programs that are read.
+const MOST: usize = 16 << 20;
+/// The most bytes of a unit's header. A file takes a byte there at least, and about a hundred in memory.
+const MOST_HEADER: usize = 256 << 10;
 /// The most bytes of a comment.
 const LONGEST: usize = 512;
+
+/// The addresses, which are in order, and their lines.
+struct Found<'a> {
+    addresses: &'a [u64],
+    lines: Vec<String>,
+    /// The numbers of the addresses without a line.
+    left: BTreeSet<usize>,
+    /// The rows and lines since the clock was read.
+    steps: usize,
+    until: Instant,
+}
+
+impl Found<'_> {
+    /// Counts steps. Returns whether there is no time left.
+    fn is_late(&mut self, steps: usize) -> bool {
+        self.steps += steps;
+        if self.steps < STEPS {
+            return false;
+        }
+        self.steps = 0;
+        Instant::now() > self.until
+    }
+}
 
 /// The sections that have them.
 #[derive(Debug, Default)]
@@ -53,45 +86,62 @@ impl<'b> Lines<'b> {
 
     /// Returns the lines of these addresses, which are in order.
     pub(crate) fn of(&self, addresses: &[u64]) -> Vec<String> {
-        let mut found = vec![String::new(); addresses.len()];
-        let until = Instant::now() + LIMIT;
-        let debug_line = DebugLine::new(self.line, gimli::LittleEndian);
-        let mut at = 0;
-        while at < self.line.len() && Instant::now() < until {
-            let program = debug_line.program(DebugLineOffset(at), 8, None, None);
-            let Ok(program) = program else { break };
-            // The length does not count its own four bytes; AMD's compiler writes no 64-bit DWARF.
-            let length = program.header().unit_length();
-            let _ = self.walk(program.rows(), (addresses, &mut found), until);
-            at = at.saturating_add(length).saturating_add(4);
+        let mut found = Found {
+            addresses,
+            lines: vec![String::new(); addresses.len()],
+            left: (0..addresses.len()).collect(),
+            steps: 0,
+            until: Instant::now() + LIMIT,
+        };
+        let section = self.line.get(..MOST).unwrap_or(self.line);
+        let debug_line = DebugLine::new(section, gimli::LittleEndian);
+        let mut at = 0_usize;
+        while let Some(unit) = section.get(at..).and_then(Unit::read)
+            && !found.left.is_empty()
+            && !found.is_late(STEPS)
+        {
+            if unit.header <= MOST_HEADER {
+                let program = debug_line.program(DebugLineOffset(at), 8, None, None);
+                let Ok(program) = program else { break };
+                if !defines_files(program.header()) {
+                    let _ = self.walk(program.rows(), &mut found);
+                }
+            }
+            // The length does not count its own four bytes.
+            at = at.saturating_add(unit.length).saturating_add(4);
         }
-        found
+        found.lines
     }
 
     fn walk(
         &self,
         mut rows: gimli::LineRows<Bytes<'b>, gimli::IncompleteLineProgram<Bytes<'b>>>,
-        (addresses, found): (&[u64], &mut [String]),
-        until: Instant,
+        found: &mut Found<'_>,
     ) -> gimli::Result<()> {
         // The row before: from where its line holds, its file, and its line.
         let mut before: Option<(u64, u64, u64)> = None;
-        let mut count = 0_u32;
         while let Some((header, row)) = rows.next_row()? {
             if let Some((from, file, line)) = before {
-                let first = addresses.partition_point(|it| *it < from);
-                let end = addresses.partition_point(|it| *it < row.address());
+                let first = found.addresses.partition_point(|it| *it < from);
+                let end = found.addresses.partition_point(|it| *it < row.address());
+                let mut text = None;
                 // An end before the start is a range without addresses.
-                for place in found.get_mut(first..end).unwrap_or_default() {
-                    *place = self.place(header, file, line).unwrap_or_default();
+                while let Some(number) = found.left.range(first..end.max(first)).next().copied() {
+                    found.left.remove(&number);
+                    if let Some(place) = found.lines.get_mut(number) {
+                        let text = text.get_or_insert_with(|| self.place(header, file, line));
+                        *place = text.clone().unwrap_or_default();
+                    }
+                    if found.is_late(1) {
+                        return Ok(());
+                    }
                 }
             }
             let line = row.line().map(std::num::NonZero::get);
             before = line
                 .filter(|_| !row.end_sequence())
                 .map(|line| (row.address(), row.file_index(), line));
-            count = count.wrapping_add(1);
-            if count.is_multiple_of(ROWS) && Instant::now() > until {
+            if found.is_late(1) {
                 break;
             }
         }
@@ -113,23 +163,51 @@ impl<'b> Lines<'b> {
     }
 
     fn text(&self, value: AttributeValue<Bytes<'b>>) -> Option<String> {
-        let endian = gimli::LittleEndian;
-        let text = match value {
-            AttributeValue::String(text) => text,
-            AttributeValue::DebugStrRef(at) => {
-                gimli::DebugStr::new(self.texts, endian).get_str(at).ok()?
-            }
-            AttributeValue::DebugLineStrRef(at) => {
-                gimli::DebugLineStr::new(self.line_texts, endian)
-                    .get_str(at)
-                    .ok()?
-            }
+        let bytes = match value {
+            AttributeValue::String(text) => text.slice(),
+            AttributeValue::DebugStrRef(at) => self.texts.get(at.0..)?,
+            AttributeValue::DebugLineStrRef(at) => self.line_texts.get(at.0..)?,
             _ => return None,
         };
-        let bytes = text.slice();
-        let bytes = bytes.get(..bytes.len().min(2 * LONGEST))?;
+        // The end of a text is not looked for behind the most that is shown.
+        let bytes = bytes.get(..2 * LONGEST).unwrap_or(bytes);
+        let bytes = bytes.split(|byte| *byte == 0).next()?;
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
+}
+
+/// The lengths of a unit, which are read before anything of it is kept.
+struct Unit {
+    length: usize,
+    header: usize,
+}
+
+impl Unit {
+    /// Reads the start of a unit. AMD's compiler writes no 64-bit DWARF.
+    fn read(bytes: &[u8]) -> Option<Unit> {
+        let word = |at: usize| {
+            let word = bytes.get(at..)?.first_chunk()?;
+            usize::try_from(u32::from_le_bytes(*word)).ok()
+        };
+        let version = u16::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
+        Some(Unit {
+            length: word(0).filter(|length| *length < 0xffff_fff0)?,
+            // Two sizes come before the header's length since DWARF 5.
+            header: word(if version < 5 { 6 } else { 8 })?,
+        })
+    }
+}
+
+/// Whether a program adds to its table of files while it runs, without a limit. DWARF 5 has no such
+/// instruction, and compilers do not write it.
+fn defines_files(header: &LineProgramHeader<Bytes<'_>>) -> bool {
+    let mut all = header.instructions();
+    while let Ok(Some(instruction)) = all.next_instruction(header) {
+        if matches!(instruction, LineInstruction::DefineFile(_)) {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -200,5 +278,73 @@ mod tests {
                 assert_eq!(lines.len(), 2);
             }
         }
+    }
+    /// Returns a line program of DWARF 5 whose header has these bytes behind the opcodes' lengths.
+    fn unit(header: &[u8], opcodes: &[u8]) -> Vec<u8> {
+        let mut all = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
+        all.extend(header);
+        let mut unit = vec![5, 0, 8, 0];
+        unit.extend((all.len() as u32).to_le_bytes());
+        unit.extend(all);
+        unit.extend(opcodes);
+        let mut whole = (unit.len() as u32).to_le_bytes().to_vec();
+        whole.extend(unit);
+        whole
+    }
+
+    #[test]
+    fn rows_over_all_addresses_again_and_again_cost_no_more_than_one() {
+        let addresses: Vec<u64> = (0..1 << 16).map(|number| number * 4).collect();
+        // Two files, whose paths have no end for 64 MiB, and 200,000 times: from 0 to the highest.
+        let header = b"\x01\x01\x1f\x01\0\0\0\0\x01\x01\x1f\x01\0\0\0\0";
+        let mut opcodes = Vec::new();
+        for _ in 0..200_000 {
+            opcodes.extend([4, 0, 1, 0, 9, 2, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 1, 1]);
+        }
+        let mut all = unit(header, &opcodes);
+        all.extend(program(0, &[(0, 9)], 8));
+        let texts = vec![b'/'; 64 << 20];
+        let sections = [(".debug_line", &all[..]), (".debug_line_str", &texts[..])];
+        let file = made(&[0; 64], &sections);
+        let object = Object::read(&file).unwrap();
+        let before = std::time::Instant::now();
+        let lines = object.lines(&addresses);
+        let took = before.elapsed();
+        assert!(took < super::LIMIT, "{took:?}");
+        // The first row wins, and each address has it.
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.starts_with("//") && line.ends_with(":1"))
+        );
+    }
+
+    #[test]
+    fn a_unit_with_a_huge_table_of_files_is_passed_by() {
+        // A directory, and files whose path is one byte: a flag, which is no text.
+        let mut header = b"\x01\x01\x08\x01/\0\x01\x01\x0c".to_vec();
+        let files = super::MOST_HEADER as u32;
+        header.extend([
+            files as u8 | 0x80,
+            (files >> 7) as u8 | 0x80,
+            (files >> 14) as u8,
+        ]);
+        header.resize(header.len() + files as usize, 1);
+        let mut all = unit(
+            &header,
+            &[0, 9, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 1, 2, 8, 0, 1, 1],
+        );
+        // A file that a program of DWARF 4 adds.
+        let mut older = vec![4, 0, 28, 0, 0, 0];
+        older.extend([1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1]);
+        older.extend(b"\0/old\0\0\0\0\0");
+        older.extend(b"\0\x06\x03a\0\0\0\0\0\x09\x02\0\x10\0\0\0\0\0\0\x01\x02\x08\0\x01\x01");
+        all.extend((older.len() as u32).to_le_bytes());
+        all.extend(older);
+        // The next one is read.
+        all.extend(program(0x1000, &[(0, 9)], 8));
+        let file = made(&[0; 64], &[(".debug_line", &all)]);
+        let lines = Object::read(&file).unwrap().lines(&[0x1000]);
+        assert_eq!(lines, ["/src/job/vadd.hip:10"]);
     }
 }
