@@ -71,5 +71,16 @@ fn duckdb_finds_what_the_page_says() -> Result<()> {
         0.0
     );
     target.signal(libc::SIGCONT)?;
-    server.end()
+    server.end()?;
+
+    // What is between the last file and the end is in one more.
+    let last = dir.path().join("last");
+    let to = last.display().to_string();
+    let server = Server::start(&["--push", &to, "--push-every", "1h"])?;
+    assert!(!last.exists());
+    server.end()?;
+    let find = Command::new("find").arg(&last).output()?;
+    let found = String::from_utf8(find.stdout)?;
+    assert_eq!(found.matches(".parquet\n").count(), 1, "{found}");
+    Ok(())
 }

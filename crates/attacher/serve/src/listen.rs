@@ -111,6 +111,7 @@ pub(crate) async fn serve(options: Arc<Options>) -> Result<(), Failure> {
     .await;
     // Their connections end with them, and so does each attach.
     serving.shutdown().await;
+    push::last(&server).await;
     server.end();
     for address in &options.listen {
         if let Address::Unix(path) = address {

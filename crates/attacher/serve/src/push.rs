@@ -12,11 +12,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::sleep;
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
 
 /// The threads for this.
 pub(crate) const THREADS: usize = 1;
+/// How long a file may take, and the last one, for which the server's end waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LAST: Duration = Duration::from_secs(5);
 
 const fn field(name: &'static str, sort: Sort, optional: bool) -> Field {
     Field {
@@ -168,52 +171,92 @@ fn write(page: &Page, directory: &Path) -> Result<(), String> {
     written.map_err(|error| error.to_string())
 }
 
-/// What became of the files.
+/// What became of the files, and the thread that writes one.
 #[derive(Debug, Default)]
-pub(crate) struct Pushed(Mutex<[u64; 2]>);
+pub(crate) struct Pushed {
+    counts: Mutex<[u64; 2]>,
+    /// It may hang for as long as the file system of the directory does, and no second one starts meanwhile.
+    writer: tokio::sync::Mutex<Option<JoinHandle<Result<(), String>>>>,
+}
 
 impl Pushed {
     fn count(&self, is_written: bool) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts[usize::from(is_written)] += 1;
     }
 
     /// Adds the counts to a page.
     pub(crate) fn write(&self, page: &mut Page) {
-        let counts = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let help = "Parquet files, by what became of them";
         let family = page.family("midair_push_files", Kind::Counter, "", help);
         for (outcome, count) in ["failed", "written"].iter().zip(counts) {
             family.add(&[("outcome", outcome)], count as f64);
         }
     }
+
+    /// Writes a file in a thread, and waits so long for it, and for an earlier one that is not finished yet.
+    async fn file(
+        &self,
+        patience: Duration,
+        write: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<(), String> {
+        let mut writer = self.writer.lock().await;
+        let in_turn = async {
+            if let Some(earlier) = writer.as_mut() {
+                // It has been counted.
+                let _ = earlier.await;
+            }
+            let written = writer.insert(spawn_blocking(write)).await;
+            *writer = None;
+            written.unwrap_or_else(|_| Err("the thread that writes ended".to_owned()))
+        };
+        let late = |_| {
+            let seconds = patience.as_secs();
+            Err(format!("the directory does not answer within {seconds} s"))
+        };
+        let written = timeout(patience, in_turn).await.unwrap_or_else(late);
+        self.count(written.is_ok());
+        written
+    }
 }
 
 /// Starts what writes files.
 pub(crate) fn start(server: &Arc<Server>, tasks: &mut JoinSet<()>) {
-    if let (Some((directory, every)), Some(pushed)) = (&server.options.push, &server.pushed) {
-        let pushed = Arc::clone(pushed);
-        tasks.spawn(push(Arc::clone(server), pushed, directory.clone(), *every));
+    if let Some((_, every)) = server.options.push {
+        tasks.spawn(push(Arc::clone(server), every));
     }
 }
 
-async fn push(server: Arc<Server>, pushed: Arc<Pushed>, directory: PathBuf, every: Duration) {
+async fn push(server: Arc<Server>, every: Duration) {
     let mut fails = false;
     loop {
         sleep(every).await;
-        let (server, directory) = (Arc::clone(&server), directory.clone());
-        let written = spawn_blocking(move || write(&server.page(), &directory)).await;
-        let failed = match written {
-            Ok(written) => written.err(),
-            Err(_) => Some("the thread that writes ended".to_owned()),
-        };
-        pushed.count(failed.is_none());
+        let written = file(&server, PATIENCE).await;
         // The file of this moment is left out: sums go on in the next one.
-        let failed_before = std::mem::replace(&mut fails, failed.is_some());
-        if let Some(why) = failed.filter(|_| !failed_before) {
-            say(&format!("cannot write a file of --push: {why}"));
-        }
+        let failed_before = std::mem::replace(&mut fails, written.is_err());
+        report(written.err().filter(|_| !failed_before));
     }
+}
+
+/// Writes what has been recorded since the last file, when the server ends.
+pub(crate) async fn last(server: &Arc<Server>) {
+    report(file(server, LAST).await.err());
+}
+
+fn report(failed: Option<String>) {
+    if let Some(why) = failed {
+        say(&format!("cannot write a file of --push: {why}"));
+    }
+}
+
+async fn file(server: &Arc<Server>, patience: Duration) -> Result<(), String> {
+    let (Some((directory, _)), Some(pushed)) = (&server.options.push, &server.pushed) else {
+        return Ok(());
+    };
+    let (server, directory) = (Arc::clone(server), directory.clone());
+    let write = move || write(&server.page(), &directory);
+    pushed.file(patience, write).await
 }
 
 #[cfg(test)]
@@ -238,6 +281,29 @@ mod tests {
         let (at, name) = place(Path::new("/x"), "../a b", Duration::from_millis(86_400_001));
         assert_eq!(at, Path::new("/x/host=.._a_b/date=1970-01-02"));
         assert!(name.starts_with("midair-86400001-") && name.ends_with(".parquet"));
+    }
+
+    /// A file system that hangs costs one thread, and one file an interval; when it is back, so are the files.
+    #[test]
+    fn a_directory_that_hangs_keeps_one_thread() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (pushed, (to, hangs)) = (Pushed::default(), std::sync::mpsc::channel::<()>());
+        let short = Duration::from_millis(100);
+        runtime.block_on(async {
+            let hung = pushed.file(short, move || hangs.recv().map_err(|it| it.to_string()));
+            assert!(hung.await.unwrap_err().contains("does not answer"));
+            let second = pushed.file(short, || panic!("a second writer")).await;
+            assert!(second.unwrap_err().contains("does not answer"));
+            to.send(()).unwrap();
+            pushed.file(10 * PATIENCE, || Ok(())).await.unwrap();
+            let ended = pushed.file(PATIENCE, || panic!("the writer's end")).await;
+            assert!(ended.unwrap_err().contains("thread that writes ended"));
+        });
+        assert_eq!(*pushed.counts.lock().unwrap(), [3, 1]);
     }
 
     #[test]
