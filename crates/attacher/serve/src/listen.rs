@@ -1,6 +1,7 @@
 //! Sockets, and the limits of connections.
 
 use crate::answer::refused;
+use crate::budget::uncounted;
 use crate::clients::{Peer, at_the_other_end};
 use crate::options::{Address, Options};
 use crate::otlp;
@@ -221,7 +222,8 @@ async fn connected(accepted: Accepted, server: Arc<Server>, _permit: OwnedSemaph
                 true => Peer::Certified,
                 false => peer,
             };
-            let shaken = tokio::time::timeout(PATIENCE.head, tls.acceptor.accept(stream));
+            let accept = uncounted(tls.acceptor.accept(stream));
+            let shaken = tokio::time::timeout(PATIENCE.head, accept);
             if let Ok(Ok(stream)) = shaken.await {
                 answer(TokioIo::new(stream), peer, server, PATIENCE).await;
             }
