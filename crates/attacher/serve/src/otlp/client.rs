@@ -14,12 +14,15 @@ use prost::Message;
 use rustls::pki_types::ServerName;
 use std::error::Error;
 use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio_rustls::TlsConnector;
 
 /// How long one request may take in all.
@@ -32,6 +35,9 @@ const MOST_HEADERS: usize = 64;
 /// another one refuses it before it reads anything.
 const PROFILES: (&str, &str) = ("otlp-profiles-development-version", "1");
 
+/// What a look-up of a name finds.
+type Found = io::Result<Vec<SocketAddr>>;
+
 /// A collector.
 pub(crate) struct Collector {
     host: String,
@@ -42,6 +48,20 @@ pub(crate) struct Collector {
     base: String,
     token: Option<HeaderValue>,
     tls: Option<(TlsConnector, ServerName<'static>)>,
+    resolve: fn(&str, u16) -> Found,
+    /// The one look-up that is under way. It outlives its request, and the next one waits for it.
+    look_up: Mutex<Option<JoinHandle<Found>>>,
+}
+
+fn resolve(host: &str, port: u16) -> Found {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<IpAddr>();
+    address.map_or(host.eq_ignore_ascii_case("localhost"), |it| {
+        it.is_loopback()
+    })
 }
 
 impl fmt::Debug for Collector {
@@ -70,7 +90,7 @@ impl fmt::Display for Collector {
 
 impl Collector {
     /// # Errors
-    /// Where the address is none.
+    /// Where the address is none, or a token would travel as text.
     pub(crate) fn new(
         url: &str,
         token: Option<Vec<u8>>,
@@ -100,6 +120,12 @@ impl Collector {
         let host = authority.host();
         let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
         let host = bare.unwrap_or(host).to_owned();
+        if token.is_some() && !has_tls && !is_loopback(&host) {
+            return Err(usage(format!(
+                "cannot send the token of --otlp-token-file to {url}: it would travel as text"
+            ))
+            .hint("use https://, with --otlp-ca where the authority is your own"));
+        }
         let tls = match has_tls {
             false => None,
             true => {
@@ -115,7 +141,24 @@ impl Collector {
             base: uri.path().trim_end_matches('/').to_owned(),
             token,
             tls,
+            resolve,
+            look_up: Mutex::new(None),
         })
+    }
+
+    /// Looks the collector up, or waits for the look-up of an earlier request.
+    async fn addresses(&self) -> Found {
+        if let Ok(ip) = self.host.parse() {
+            return Ok(vec![SocketAddr::new(ip, self.port)]);
+        }
+        let mut slot = self.look_up.lock().await;
+        let begin = || {
+            let (resolve, host, port) = (self.resolve, self.host.clone(), self.port);
+            spawn_blocking(move || resolve(&host, port))
+        };
+        let found = slot.get_or_insert_with(begin).await;
+        *slot = None;
+        found.map_err(io::Error::other)?
     }
 
     /// Sends a request, once.
@@ -132,7 +175,7 @@ impl Collector {
         signal: Signal,
         bytes: Bytes,
     ) -> Result<Sent, Box<dyn Error + Send + Sync>> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let stream = TcpStream::connect(self.addresses().await?.as_slice()).await?;
         match &self.tls {
             None => self.exchange_over(stream, signal, bytes).await,
             Some((connector, name)) => {
@@ -239,11 +282,140 @@ mod tests {
                 (host, port, base)
             );
         }
-        let made = Collector::new("http://c", Some(b"secret".to_vec()), None).unwrap();
+        let made = Collector::new("http://localhost", Some(b"secret".to_vec()), None).unwrap();
         assert!(!format!("{made:?}").contains("secret"), "{made:?}");
         let request = made.request(Signal::Profiles, Bytes::new()).unwrap();
         assert_eq!(request.headers()[AUTHORIZATION], "Bearer secret");
         assert_eq!(request.uri(), "/v1development/profiles");
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_token_does_not_travel_as_text() {
+        let made = |url: &str| Collector::new(url, Some(b"secret".to_vec()), None);
+        for url in ["http://127.0.0.1:4318", "http://[::1]", "http://LOCALHOST"] {
+            made(url).unwrap();
+        }
+        for url in [
+            "http://collector:4318",
+            "http://10.0.0.1",
+            "http://localhost.evil",
+            "http://0.0.0.0",
+        ] {
+            let failure = made(url).unwrap_err();
+            assert!(failure.what.contains("travel as text"), "{}", failure.what);
+            Collector::new(url, None, None).unwrap();
+        }
+    }
+
+    /// A resolver that does not answer has one thread, and what it finds at last is used.
+    #[test]
+    fn one_look_up_is_under_way() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static LOOK_UPS: AtomicUsize = AtomicUsize::new(0);
+        let mut collector = Collector::new("http://collector:4318", None, None).unwrap();
+        collector.resolve = |_, port| {
+            LOOK_UPS.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(500));
+            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+        };
+        runtime().block_on(async {
+            for _ in 0..3 {
+                let short = Duration::from_millis(20);
+                let found = tokio::time::timeout(short, collector.addresses()).await;
+                assert!(found.is_err());
+            }
+            let found = collector.addresses().await.unwrap();
+            assert_eq!(found, [SocketAddr::from(([127, 0, 0, 1], 4318))]);
+            assert_eq!(LOOK_UPS.load(Ordering::Relaxed), 1);
+            collector.addresses().await.unwrap();
+            assert_eq!(LOOK_UPS.load(Ordering::Relaxed), 2);
+        });
+    }
+
+    /// Sends with a token to a collector with the certificate of the end-to-end tests, where this authority is trusted.
+    /// Returns what the collector got, too: the path and the token.
+    fn sent_by_tls(authority: &str) -> (Sent, Vec<(String, HeaderValue)>) {
+        use crate::{answer::text, options::Options, tls::Tls};
+        use hyper::{server::conn::http1, service::service_fn};
+        use std::os::unix::fs::PermissionsExt;
+        use std::sync::Arc;
+        let keys = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/e2e/serve/tls");
+        let dir = tempfile::tempdir().unwrap();
+        let secret = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            path
+        };
+        let key = secret("key", &std::fs::read(keys.join("server.key")).unwrap());
+        let token = secret("token", b"collector-0123456789");
+        let tls = Tls::new(&keys.join("server.pem"), &key, None).unwrap();
+        let got = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let kept = Arc::clone(&got);
+        let sent = runtime().block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let collects = tokio::spawn(async move {
+                let (stream, _) = listener.accept().await.unwrap();
+                let Ok(stream) = tls.acceptor.accept(stream).await else {
+                    return;
+                };
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let token = request.headers()[AUTHORIZATION].clone();
+                    let path = request.uri().path().to_owned();
+                    kept.lock().unwrap().push((path, token));
+                    let answer = text("text/plain", String::new());
+                    async { Ok::<_, std::convert::Infallible>(answer) }
+                });
+                let builder = http1::Builder::new();
+                let _ = builder
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+            let url = format!("https://localhost:{port}");
+            let (ca, token) = (keys.join(authority), token.display().to_string());
+            let ca = ca.display().to_string();
+            let words = [
+                "--otlp",
+                &url,
+                "--otlp-ca",
+                &ca,
+                "--otlp-token-file",
+                &token,
+            ];
+            let options = Options::parse(&words.map(str::to_owned)).unwrap();
+            let (collector, _) = options.otlp.unwrap();
+            let sent = collector
+                .post(Signal::Metrics, Bytes::from_static(b"x"))
+                .await;
+            collects.await.unwrap();
+            sent
+        });
+        let got = std::mem::take(&mut *got.lock().unwrap());
+        (sent, got)
+    }
+
+    #[test]
+    fn a_collector_by_tls_shows_its_certificate_first() {
+        let (sent, got) = sent_by_tls("ca.pem");
+        assert_eq!(sent, Sent::Taken { rejected: 0 });
+        let token = HeaderValue::from_static("Bearer collector-0123456789");
+        assert_eq!(got, [("/v1/metrics".to_owned(), token)]);
+        // One of another authority gets nothing.
+        let (sent, got) = sent_by_tls("stranger.pem");
+        assert!(
+            matches!(&sent, Sent::Again(None, why) if why.contains("certificate")),
+            "{sent:?}"
+        );
+        assert!(got.is_empty(), "{got:?}");
     }
 
     /// Sends to a collector with this answer.
@@ -257,13 +429,8 @@ mod tests {
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(answer);
         });
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
         let collector = Collector::new(&format!("http://{at}"), None, None).unwrap();
-        let sent = runtime.block_on(collector.post(Signal::Metrics, Bytes::from_static(b"x")));
+        let sent = runtime().block_on(collector.post(Signal::Metrics, Bytes::from_static(b"x")));
         answers.join().unwrap();
         sent
     }
