@@ -15,8 +15,10 @@ TAG = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.S)
 
 
 def value(words, scope):
-    """The value of a path such as .Values.image.tag, a text, or a dot."""
+    """The value of a path such as .Values.image.tag, a text, a dot, or the first of some that is not empty."""
     word = words.strip()
+    if word.startswith("or "):
+        return next(filter(None, (value(one, scope) for one in word.split()[1:])), None)
     if word.startswith('"'):
         return word.strip('"')
     at = scope["."] if word == "." else scope
@@ -59,25 +61,28 @@ def render(text, scope):
         at = found.end()
     tokens.append(("text", text[at:]))
 
-    def block(position, scope, shown):
+    def block(position, scope, shown, otherwise=False):
+        """Renders up to an end: what is there is shown or not, and so is what follows an else."""
         out = ""
         while position < len(tokens):
             kind, token = tokens[position]
             position += 1
             word, _, rest = token.partition(" ")
             if kind == "text":
-                out += token
+                out += token if shown else ""
             elif word == "end":
                 return out, position
+            elif word == "else":
+                rest, position = block(position, scope, otherwise)
+                return out + rest, position
             elif word in ("if", "with", "range"):
                 of = value(rest, scope) if shown else None
                 items = [scope] if word == "if" else [{**scope, ".": of}]
                 if word == "range":
                     items = [{**scope, ".": item} for item in of or []]
                 parts = [block(position, item, True) for item in items] if of else []
-                after = block(position, scope, False)[1]
-                out += "".join(part for part, _ in parts)
-                position = after
+                other, position = block(position, scope, False, shown and not of)
+                out += "".join(part for part, _ in parts) + other
             elif shown:
                 out += evaluate(token, scope)
         return out, position
@@ -108,9 +113,11 @@ def objects(**changed):
 
 
 assert CHART_YAML["apiVersion"] == "v2" and CHART_YAML["type"] == "application", CHART_YAML
-usual = {found["kind"]: found for found in objects()}
+usual = {found["kind"]: found for found in objects(tls={"secret": "midair-tls", "clientCA": ""})}
 everything = {found["kind"]: found for found in objects(
-    onlyCgroups=["/kubepods.slice", "/x"], otlp={"url": "http://collector:4318", "every": "30s"}, always="", tolerations=[{"operator": "Exists"}],
+    onlyCgroups=["/kubepods.slice", "/x"], always="", tolerations=[{"operator": "Exists"}],
+    otlp={"url": "https://collector:4318", "every": "30s", "ca": "collectors", "tokenSecret": "collector-token"},
+    tls={"secret": "midair-tls", "clientCA": "scrapers"},
     networkPolicy={"enabled": True, "fromNamespaces": ["monitoring", "other"]})}
 with open(PLAIN) as file:
     plain = yaml.safe_load(file)
@@ -127,8 +134,37 @@ assert "hostNetwork" not in ours and "privileged" not in one["securityContext"]
 assert set(usual) == {"DaemonSet", "ServiceAccount"} and usual["ServiceAccount"]["automountServiceAccountToken"] is False
 selector = usual["DaemonSet"]["spec"]["selector"]["matchLabels"]
 assert selector == usual["DaemonSet"]["spec"]["template"]["metadata"]["labels"], selector
-args = everything["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]["args"]
-assert args[2:] == ["--only-cgroup=/kubepods.slice", "--only-cgroup=/x", "--otlp=http://collector:4318", "--otlp-every=30s"], args
+pod = everything["DaemonSet"]["spec"]["template"]["spec"]
+args = pod["containers"][0]["args"]
+assert args[4:] == [
+    "--tls-client-ca=/run/midair-client-ca/ca.crt", "--only-cgroup=/kubepods.slice", "--only-cgroup=/x", "--otlp=https://collector:4318",
+    "--otlp-every=30s", "--otlp-ca=/run/midair-otlp-ca/ca.crt", "--otlp-token-file=/run/midair-otlp-token/token"], args
+# Each file is in a volume that is mounted, and no one else reads a secret.
+mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+volumes = {volume.pop("name"): volume for volume in pod["volumes"]}
+sources = {arg.split("=")[0]: volumes[mounts[os.path.dirname(arg.split("=")[1])]] for arg in args if "=/run/" in arg}
+
+
+def secret(name):
+    return {"secret": {"secretName": name, "defaultMode": 0o400}}
+
+
+assert sources == {
+    "--token-file": secret("midair-token"), "--tls-cert": secret("midair-tls"), "--tls-key": secret("midair-tls"),
+    "--otlp-token-file": secret("collector-token"), "--tls-client-ca": {"configMap": {"name": "scrapers"}},
+    "--otlp-ca": {"configMap": {"name": "collectors"}}}, sources
+assert set(mounts.values()) == set(volumes), (mounts, volumes)
+# Other machines are listened to with TLS, or where someone says that it need not be.
+for changed, address, scheme in [({}, "127.0.0.1", None), ({"insecure": True}, "0.0.0.0", None),
+                                 ({"tls": {"secret": "x", "clientCA": ""}}, "0.0.0.0", "https")]:
+    template = objects(**changed)[0]["spec"]["template"]
+    args = template["spec"]["containers"][0]["args"]
+    assert args[0] == f"--listen={address}:9468" and ("--tls-key=/run/midair-tls/tls.key" in args) == bool(scheme), args
+    annotations = template["metadata"].get("annotations", {})
+    assert annotations.get("prometheus.io/scheme") == scheme and bool(annotations) == (address != "127.0.0.1"), annotations
 policy = everything["NetworkPolicy"]["spec"]
 assert policy["podSelector"]["matchLabels"] == selector and len(policy["ingress"][0]["from"]) == 2, policy
+# An empty list lets no one in: without `from` a rule would let everyone in.
+closed = [found for found in objects(networkPolicy={"enabled": True, "fromNamespaces": []}) if found["kind"] == "NetworkPolicy"]
+assert closed[0]["spec"]["ingress"] == [] and closed[0]["spec"]["policyTypes"] == ["Ingress"], closed
 print(" ".join(sorted(everything)))
