@@ -4,7 +4,7 @@
 //! that it refers to are read: DWARF 5, which AMD's compiler writes, has whole paths there.
 //!
 //! The sections are the target's. So their size, the table of files of a unit and the time are limited,
-//! and each address gets one line: that of the first row that covers it.
+//! and each address gets the line of the first row that covers it.
 
 use gimli::{
     AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineInstruction, LineProgramHeader,
