@@ -75,7 +75,8 @@ pub struct SdkTable {
     pub count_every: unsafe extern "C" fn(*const u8, usize, u64) -> c_int,
     /// Sets which dispatches are counted in this session. Only during `tool_attach`, before the
     /// contexts are started. The function gets the bytes of a kernel's symbol and their number, and
-    /// returns whether the kernel is counted (0 = no; without a function, every kernel is). It is
+    /// returns whether the kernel is counted (0 = no; without a function, every kernel is, whatever its
+    /// name). It is
     /// called on the worker thread until the session ends. The words are pairs of first and last
     /// number of the dispatches of each such kernel, counted from 1, sorted and without overlaps.
     /// The last argument is the number of words (0: all dispatches).

@@ -17,8 +17,8 @@ pub const MAX_ENGINES: usize = 256;
 pub const MAX_WORDS: usize = 1 << 13;
 /// The most places in a list of commands.
 const MAX_SPOTS: usize = 1 << 12;
-/// The most bytes of a trace's memory. AMD's library takes less than 16 GiB for an engine.
-const MAX_MEMORY: u64 = 1 << 40;
+/// The most bytes of memory, of all GPUs together.
+pub const MAX_MEMORY: u64 = 1 << 38;
 /// The most GPUs.
 const MAX_TRACES: u32 = 256;
 
@@ -155,8 +155,7 @@ impl Trace {
                 && engine.offset.is_multiple_of(8)
                 && end.is_some_and(|end| end <= self.memory)
         };
-        self.memory <= MAX_MEMORY
-            && (1..=MAX_ENGINES).contains(&self.engines.len())
+        (1..=MAX_ENGINES).contains(&self.engines.len())
             && self.engines.iter().all(is_inside)
             && self
                 .engines
@@ -216,10 +215,21 @@ pub fn decode(words: &[u32]) -> Option<Vec<Trace>> {
         return None;
     }
     let count = rest.one().filter(|count| *count <= MAX_TRACES)?;
-    let traces = (0..count)
+    let traces: Vec<Trace> = (0..count)
         .map(|_| rest.trace().filter(Trace::is_sound))
         .collect::<Option<_>>()?;
-    rest.0.is_empty().then_some(traces)
+    is_small(&traces)
+        .then_some(traces)
+        .filter(|_| rest.0.is_empty())
+}
+
+/// Whether traces take no more than [`MAX_MEMORY`] together.
+pub fn is_small(traces: &[Trace]) -> bool {
+    let add = |sum: u64, trace: &Trace| sum.checked_add(trace.memory);
+    traces
+        .iter()
+        .try_fold(0, add)
+        .is_some_and(|sum| sum <= MAX_MEMORY)
 }
 
 struct Rest<'a>(&'a [u32]);
@@ -360,6 +370,16 @@ mod tests {
             let mut it = trace();
             change(&mut it);
             assert_eq!(decode(&encode(&[it])), None, "{number}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_all_gpus_together_is_bounded() {
+        let of = |memory| Trace { memory, ..trace() };
+        let half = MAX_MEMORY / 2;
+        assert!(decode(&encode(&[of(half), of(half)])).is_some());
+        for memory in [half + 1, u64::MAX] {
+            assert_eq!(decode(&encode(&[of(half), of(memory)])), None, "{memory}");
         }
     }
 

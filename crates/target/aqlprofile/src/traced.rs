@@ -5,8 +5,12 @@ use crate::traces::{Question, Request};
 use midair_agents::Agent;
 use midair_counters::{Architecture, group};
 use midair_failure::{Failure, Kind};
-use midair_record::trace_plan::Trace;
+use midair_record::trace_plan::{Trace, is_small};
 use midair_settings::{Settings, ThreadTrace};
+
+/// The most bytes that a trace's memory may have above its buffers: the control block, and what AMD's
+/// library adds to each engine's buffer to align it.
+const ROUNDING: u64 = 1 << 20;
 
 /// Returns what is traced on each GPU; nothing where the settings ask for nothing. `ask` has the packets
 /// for a kind of GPU made, each time by a fresh process: AMD's library asks for the GPU once.
@@ -41,10 +45,17 @@ pub fn of_agents(
         let known = made.iter().find(|(other, _)| *other == question);
         let trace = match known {
             Some((_, trace)) => trace.clone(),
-            None => ask(&question)?,
+            None => sized(ask(&question)?, &question)?,
         };
         made.push((question, trace.clone()));
         traces.push(Trace { node, ..trace });
+    }
+    if !is_small(&traces) {
+        return Err(Failure::new(
+            Kind::Usage,
+            "cannot trace threads: the buffers of all GPUs take more than 256 GiB",
+        )
+        .hint("lower --att-buffer-size, or choose GPUs with --att-gpu-index"));
     }
     if traces.is_empty() {
         return Err(Failure::new(
@@ -54,6 +65,21 @@ pub fn of_agents(
         .hint("midair doctor PID shows its GPUs; --att-gpu-index counts them from 0"));
     }
     Ok(traces)
+}
+
+/// Refuses a trace whose memory is larger than the question's buffers.
+fn sized(trace: Trace, question: &Question) -> Result<Trace, Failure> {
+    let most = question.request.bytes.saturating_add(ROUNDING);
+    if trace.memory <= most {
+        return Ok(trace);
+    }
+    let (name, memory, bytes) = (&question.gpu.name, trace.memory, question.request.bytes);
+    Err(Failure::new(
+        Kind::NoCounters,
+        format!(
+            "cannot trace threads of {name}: AMD's library wants {memory} bytes for buffers of {bytes}"
+        ),
+    ))
 }
 
 /// Returns what is traced on a kind of GPU.
@@ -95,6 +121,14 @@ mod tests {
     use midair_agents::AgentType;
 
     fn asked(pairs: &[(&str, &str)]) -> Result<(Vec<Trace>, Vec<Question>), Failure> {
+        answered(pairs, |_| 0)
+    }
+
+    /// The same with answers that name this much memory.
+    fn answered(
+        pairs: &[(&str, &str)],
+        memory: impl Fn(&Question) -> u64,
+    ) -> Result<(Vec<Trace>, Vec<Question>), Failure> {
         let on = [("ROCPROF_ADVANCED_THREAD_TRACE", "1")];
         let settings: Settings = on.iter().chain(pairs).copied().collect();
         let agent = |node_id, name: &str| Agent {
@@ -116,7 +150,10 @@ mod tests {
         let mut questions = Vec::new();
         let traces = of_agents(&settings, &agents, |question| {
             questions.push(question.clone());
-            Ok(Trace::default())
+            Ok(Trace {
+                memory: memory(question),
+                ..Trace::default()
+            })
         })?;
         Ok((traces, questions))
     }
@@ -133,6 +170,22 @@ mod tests {
         );
         let refused = asked(&[("ROCPROF_ATT_PARAM_GPU_INDEX", "7")]).unwrap_err();
         assert!(refused.what.contains("sees no such GPU"), "{refused}");
+    }
+
+    #[test]
+    fn memory_beyond_the_buffers_is_refused() {
+        let (traces, _) = answered(&[], |of| of.request.bytes + ROUNDING).unwrap();
+        assert_eq!(traces[2].memory, (96 << 20) + ROUNDING);
+        for more in [ROUNDING + 1, u64::MAX - (96 << 20)] {
+            let refused = answered(&[], |of| of.request.bytes + more).unwrap_err();
+            assert!(
+                refused.what.contains("for buffers of 100663296"),
+                "{refused}"
+            );
+        }
+        let large = [("ROCPROF_ATT_PARAM_BUFFER_SIZE", "103079215104")];
+        let refused = answered(&large, |of| of.request.bytes).unwrap_err();
+        assert!(refused.what.contains("more than 256 GiB"), "{refused}");
     }
 
     #[test]

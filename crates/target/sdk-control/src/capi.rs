@@ -205,7 +205,8 @@ unsafe extern "C" fn choose_kernels(
             _ => unsafe { std::slice::from_raw_parts(ranges, words) },
         };
         let pairs = ranges.as_chunks::<2>().0.iter();
-        set_kernel_choice(takes.map(|takes| KernelChoice {
+        let is_all = takes.is_none() && ranges.is_empty();
+        set_kernel_choice((!is_all).then(|| KernelChoice {
             takes,
             iterations: pairs.map(|&[first, last]| first..=last).collect(),
         }));

@@ -21,11 +21,16 @@ impl Sink {
 
     /// Stores a record.
     pub fn put(&mut self, record_kind: u8, bytes: &[u8]) {
+        self.store(record_kind, bytes);
+    }
+
+    /// Stores a record. Returns whether it had room.
+    pub fn store(&mut self, record_kind: u8, bytes: &[u8]) -> bool {
         // SAFETY: the session keeps the spool mapped as long as its Sink lives, and the writer is
         // only used with it.
         unsafe {
             self.writer
                 .store(self.area, self.tid, record_kind, [bytes, &[]])
-        };
+        }
     }
 }

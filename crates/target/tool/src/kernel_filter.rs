@@ -14,6 +14,8 @@ use std::sync::{PoisonError, RwLock};
 struct Chosen {
     filter: KernelFilter,
     names: KernelNames,
+    /// Whether names are chosen, not only numbers.
+    is_named: bool,
 }
 
 /// The session's choice; None: every kernel.
@@ -32,9 +34,9 @@ pub(crate) fn begin(sdk: Sdk, traces: bool) {
     if traces && ranges.is_empty() {
         ranges.push([1, 1]);
     }
-    let is_all = chosen.is_none() && !traces;
+    let is_named = chosen.as_ref().is_some_and(|chosen| chosen.is_named);
     *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = chosen;
-    sdk.choose_kernels((!is_all).then_some(takes), &ranges);
+    sdk.choose_kernels(is_named.then_some(takes), &ranges);
 }
 
 /// Ends the choice when the session is over.
@@ -66,6 +68,7 @@ fn chosen(settings: &Settings) -> Option<Chosen> {
     let filter = KernelFilter::new(include, exclude, choice.iterations).ok()?;
     (!filter.is_all()).then(|| Chosen {
         filter,
+        is_named: include.is_some() || exclude.is_some(),
         names: KernelNames::chosen(
             settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten(),
             settings.is_on("ROCPROF_TRUNCATE_KERNELS"),

@@ -53,6 +53,8 @@ struct Class {
 pub(crate) struct Choices {
     /// Whether there is a choice. A session without one costs only this load.
     on: AtomicBool,
+    /// Whether kernels are chosen by name.
+    named: AtomicBool,
     kernels: [Kernel; KERNELS],
     classes: [Class; CLASSES],
     /// The first and the last number of each range; `count` says how many ranges there are.
@@ -64,6 +66,7 @@ impl Choices {
     pub(crate) const fn new() -> Choices {
         Choices {
             on: AtomicBool::new(false),
+            named: AtomicBool::new(false),
             kernels: [const {
                 Kernel {
                     object: AtomicU64::new(0),
@@ -125,8 +128,9 @@ impl Choices {
         self.on.store(false, Release);
     }
 
-    /// Starts a session's choice. Call it only while no thread chooses.
-    pub(crate) fn begin(&self, ranges: &[RangeInclusive<u64>]) {
+    /// Starts a session's choice, of names or only of numbers. Call it only while no thread chooses.
+    pub(crate) fn begin(&self, ranges: &[RangeInclusive<u64>], named: bool) {
+        self.named.store(named, Relaxed);
         for kernel in &self.kernels {
             kernel.object.store(0, Relaxed);
             kernel.verdict.store(Verdict::Unknown, Relaxed);
@@ -168,17 +172,18 @@ impl Choices {
     }
 
     /// Notes a dispatch that was looked at. `recorded` says whether it has a number in the session.
+    /// Returns its number among the recorded dispatches of its kernel, from 1, if it has one.
     #[inline]
-    pub(crate) fn saw(&self, key: ClassKey, kernel_object: u64, recorded: bool) {
+    pub(crate) fn saw(&self, key: ClassKey, kernel_object: u64, recorded: bool) -> Option<u64> {
         if !self.on.load(Relaxed) || kernel_object == 0 {
-            return;
+            return None;
         }
-        if let Some((at, kernel)) = self.kernel(kernel_object) {
-            kernel.seen.fetch_add(u64::from(recorded), Relaxed);
-            if let Some(class) = self.class(key) {
-                class.kernel.store(at, Relaxed);
-            }
+        let (at, kernel) = self.kernel(kernel_object)?;
+        let before = kernel.seen.fetch_add(u64::from(recorded), Relaxed);
+        if let Some(class) = self.class(key) {
+            class.kernel.store(at, Relaxed);
         }
+        recorded.then(|| before + 1)
     }
 
     /// Returns whether a launch is to have a window, if its dispatch is expected to be of this
@@ -197,21 +202,32 @@ impl Choices {
             && self.has(kernel.seen.load(Relaxed).saturating_add(1))
     }
 
-    /// Returns whether the dispatch of a kernel that was noted last is chosen, if there is a choice.
-    /// `known` decides about a kernel about which nothing is known yet.
-    pub(crate) fn takes(&self, kernel_object: u64, known: impl FnOnce() -> Option<bool>) -> bool {
+    /// Returns whether a kernel's dispatch with the number that [`Choices::saw`] has returned is
+    /// chosen, or `None` if it may be. `known` decides about a kernel about which nothing is known yet.
+    pub(crate) fn takes(
+        &self,
+        kernel_object: u64,
+        nth: Option<u64>,
+        known: impl FnOnce() -> Option<bool>,
+    ) -> Option<bool> {
         if !self.on.load(Relaxed) {
-            return true;
+            return Some(true);
         }
-        let Some((_, kernel)) = self.kernel(kernel_object) else {
-            return true;
+        if nth.is_some_and(|nth| !self.has(nth)) {
+            return Some(false);
+        }
+        let verdict = self
+            .kernel(kernel_object)
+            .map(|(_, kernel)| &kernel.verdict);
+        let is_chosen = match verdict.map_or(Verdict::Unknown, |verdict| verdict.load(Relaxed)) {
+            Verdict::Chosen => Some(true),
+            Verdict::LeftOut => Some(false),
+            Verdict::Unknown if self.named.load(Relaxed) => known(),
+            Verdict::Unknown => Some(true),
         };
-        let is_chosen = match kernel.verdict.load(Relaxed) {
-            Verdict::Chosen => true,
-            Verdict::LeftOut => false,
-            Verdict::Unknown => known().unwrap_or(true),
-        };
-        is_chosen && self.has(kernel.seen.load(Relaxed))
+        // A kernel beyond the table has no numbers.
+        let is_numbered = nth.is_some() || self.count.load(Relaxed) == 0;
+        is_chosen.filter(|is_chosen| is_numbered || !is_chosen)
     }
 
     /// Returns whether a kernel is known not to be chosen.
@@ -277,7 +293,7 @@ mod tests {
         let wanted = |object, grid| choices.is_wanted(|| Some(key(object, grid)));
         assert!(wanted(other, 1), "there is no choice");
         assert_eq!(choices.may_come(other), None);
-        choices.begin(&[2..=3, 6..=6]);
+        choices.begin(&[2..=3, 6..=6], true);
         assert!(choices.is_wanted(|| None) && wanted(chosen, 1) && wanted(other, 1));
         // Once the names are known, the other kernel gets no window, and the chosen one gets it for
         // its second dispatch.
@@ -303,10 +319,43 @@ mod tests {
     }
 
     #[test]
+    fn a_dispatch_has_its_own_number_whatever_was_noted_since() {
+        let choices = Box::new(Choices::new());
+        choices.begin(&[1..=1], false);
+        // Two queues note a dispatch of one kernel before either asks.
+        let numbers = [1, 2].map(|_| choices.saw(key(64, 1), 64, true));
+        assert_eq!(numbers, [Some(1), Some(2)]);
+        assert_eq!(choices.saw(key(64, 1), 64, false), None);
+        let takes = numbers.map(|nth| choices.takes(64, nth, || None));
+        assert_eq!(takes, [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn a_kernel_without_a_name_may_be_chosen_only_by_name() {
+        let choices = Box::new(Choices::new());
+        for (named, known, takes) in [
+            (true, None, None),
+            (true, Some(true), Some(true)),
+            (true, Some(false), Some(false)),
+            (false, None, Some(true)),
+        ] {
+            choices.begin(&[1..=1], named);
+            let nth = choices.saw(key(64, 1), 64, true);
+            assert_eq!(choices.takes(64, nth, || known), takes, "{named} {known:?}");
+            // One beyond the table has no number.
+            let without = choices.takes(128, None, || known);
+            assert_eq!(without, takes.filter(|takes| !takes));
+            assert_eq!(choices.takes(64, Some(2), || known), Some(false));
+        }
+        choices.clear();
+        assert_eq!(choices.takes(64, None, || None), Some(true));
+    }
+
+    #[test]
     fn too_many_ranges_and_kernels_are_wanted_rather_than_missed() {
         let choices = Box::new(Choices::new());
         let ranges: Vec<_> = (0..100).map(|n| 10 * n + 1..=10 * n + 1).collect();
-        choices.begin(&ranges);
+        choices.begin(&ranges, true);
         choices.saw(key(64, 1), 64, true);
         for number in 2..1000 {
             let is_wanted = choices.is_wanted(|| Some(key(64, 1)));
@@ -317,7 +366,7 @@ mod tests {
             );
             choices.saw(key(64, 1), 64, true);
         }
-        choices.begin(&[]);
+        choices.begin(&[], true);
         for object in 1..10_000_u64 {
             choices.saw(key(object * 64, 1), object * 64, true);
         }

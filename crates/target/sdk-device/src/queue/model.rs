@@ -487,6 +487,7 @@ impl Session {
             kind::KERNEL_DISPATCH,
             kind::MEMORY_COPY,
             kind::COUNTER_COLLECTION,
+            kind::THREAD_TRACE,
         ]);
         probe::session::open(kinds, kinds);
         let mut harvester = Harvester::default();

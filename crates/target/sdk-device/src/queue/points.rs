@@ -17,6 +17,8 @@ pub(in crate::queue) enum Point {
     Written,
     /// Our packets are valid.
     Valid,
+    /// A trace has its memory, and is about to be opened.
+    Opening,
     /// A dispatch was looked at, and is about to get a midair completion signal.
     Timing,
 }

@@ -10,7 +10,7 @@ use super::serialized::{collector::Collector, gates};
 use super::subscriber::{Answer, Completed, Enqueued, Subscriber};
 use super::timing::{KernelTiming, to_clock};
 use super::traces;
-use super::windows::keeper::Keeper;
+use super::windows::{self, keeper::Keeper};
 use crate::sampling::dispatches::Dispatches;
 use crate::sink::Sink;
 use midair_record::event::Untimed;
@@ -54,8 +54,10 @@ impl Subscribers {
 impl Subscriber for Subscribers {
     #[inline]
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer {
+        let nth = windows::note(queue, dispatch);
+        // This comes before the window notes the dispatch, by which its pair may be ready again.
+        traces::enqueued(queue, dispatch, nth);
         Keeper::enqueue(queue, dispatch);
-        traces::enqueued(queue, dispatch);
         let answer = KernelTiming::enqueue(queue, dispatch);
         // This comes last: a thread that finds this note, possibly another one, hands the packet
         // over as it is then.

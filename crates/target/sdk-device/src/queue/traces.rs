@@ -37,6 +37,7 @@ use midair_record::event::kind;
 use midair_record::trace_plan::Trace;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::original;
+use shared::STUCK;
 use std::ffi::c_void;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -206,21 +207,27 @@ fn place(
 }
 
 /// Has a dispatch traced if it is chosen. Called under the queue's spin word, before the doorbell is
-/// rung, after the choices have noted the dispatch.
+/// rung, after the choices have noted the dispatch, as the one of its kernel with number `nth`. The
+/// window notes it only afterwards, so the pair is not ready again before this has returned.
 #[inline]
-pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
+pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued, nth: Option<u64>) {
     if are_taken() && dispatch.dispatch_id != 0 {
-        chosen(state, dispatch);
+        chosen(state, dispatch, nth);
     }
 }
 
-fn chosen(state: &QueueState, dispatch: &Enqueued) {
+fn chosen(state: &QueueState, dispatch: &Enqueued, nth: Option<u64>) {
+    let traces = &STATE.traces;
     let kernel = dispatch.dispatch.kernel_object;
     let known = || kernel_filter::is_chosen_now(kernel);
-    if !STATE.windows.choices.takes(kernel, known) {
-        return;
+    match STATE.windows.choices.takes(kernel, nth, known) {
+        Some(true) => {}
+        Some(false) => return,
+        None => {
+            traces.unknown.fetch_add(1, Relaxed);
+            return;
+        }
     }
-    let traces = &STATE.traces;
     let agent = (state.windows_of.load(Relaxed) as usize).checked_sub(1);
     let number = dispatch.launch.window;
     let (Some(window), Some(owner)) = (
@@ -234,15 +241,20 @@ fn chosen(state: &QueueState, dispatch: &Enqueued) {
         Ok(_) => {}
         // Another kernel of the same batch.
         Err(other) if other == u32::from(number) => return,
-        Err(_) => {
-            traces.busy.fetch_add(1, Relaxed);
+        Err(other) => {
+            let count = match other {
+                STUCK => &traces.stuck,
+                _ => &traces.busy,
+            };
+            count.fetch_add(1, Relaxed);
             return;
         }
     }
+    reached(Point::Opening);
     // The stop comes first: a start must not be seen without it.
     for at in [&window.read.0, &window.start.0] {
-        // SAFETY: these are the commands of a pair that is in the ring, which stay where they are until
-        // the device has executed both packets.
+        // SAFETY: these are the commands of a pair that is in the ring. They stay where they are until
+        // the worker thread has the pair again, which needs that the window has noted this dispatch.
         unsafe { Head::at(at.load(Relaxed)).open() };
     }
     packet::flush();

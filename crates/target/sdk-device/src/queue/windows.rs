@@ -309,21 +309,32 @@ fn place(
     }
 }
 
-/// Notes a dispatch that was looked at. The next dispatch of its queue is predicted from it.
+/// Notes a dispatch that was looked at. The next dispatch of its queue is predicted from it. Returns
+/// its number among the recorded dispatches of its kernel, if these are chosen.
 #[inline]
-pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
+pub(super) fn note(state: &QueueState, dispatch: &Enqueued) -> Option<u64> {
     let key = class_of(&dispatch.dispatch);
     let (kernel, number) = (dispatch.dispatch.kernel_object, dispatch.dispatch_id);
-    STATE.windows.choices.saw(key, kernel, number != 0);
-    let Some(agent) = (state.windows_of.load(Relaxed) as usize).checked_sub(1) else {
-        return;
-    };
-    if let Some(rotation) = STATE.windows.rotation(agent) {
+    let nth = STATE.windows.choices.saw(key, kernel, number != 0);
+    if let Some(agent) = (state.windows_of.load(Relaxed) as usize).checked_sub(1)
+        && let Some(rotation) = STATE.windows.rotation(agent)
+    {
         rotation.saw(state.id.load(Relaxed), key);
+    }
+    nth
+}
+
+/// Notes a dispatch in its window.
+#[inline]
+pub(super) fn enqueued(state: &QueueState, dispatch: &Enqueued) {
+    if state.windows_of.load(Relaxed) == 0 {
+        return;
     }
     let number = dispatch.launch.window;
     if let Some(window) = STATE.windows.numbered(number) {
-        window.class.store(key.number(), Relaxed);
+        window
+            .class
+            .store(class_of(&dispatch.dispatch).number(), Relaxed);
         // The dispatch has no number if a pause started between the choice of the window and the
         // packet.
         window.saw(match dispatch.dispatch_id {

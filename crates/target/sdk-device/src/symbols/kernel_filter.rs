@@ -12,6 +12,9 @@ use crate::state::STATE;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How often a thread that does not wait tries the lock.
+const TRIES: u32 = 64;
+
 fn place() -> MutexGuard<'static, Option<Arc<KernelChoice>>> {
     let choice = &STATE.symbols.choice;
     choice.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,9 +46,15 @@ pub(crate) fn is_chosen(kernel_object: u64) -> Option<bool> {
     known().as_ref()?.chosen.get(&kernel_object).copied()
 }
 
-/// The same for a thread of the application, which does not wait.
+/// The same for a thread of the application, which does not wait, but tries a few times.
 pub(crate) fn is_chosen_now(kernel_object: u64) -> Option<bool> {
-    let known = STATE.symbols.known.try_lock().ok()?;
+    let known = (0..TRIES).find_map(|_| {
+        let known = STATE.symbols.known.try_lock().ok();
+        if known.is_none() {
+            std::hint::spin_loop();
+        }
+        known
+    })?;
     known.as_ref()?.chosen.get(&kernel_object).copied()
 }
 

@@ -18,8 +18,8 @@ pub type Takes = unsafe extern "C" fn(*const u8, usize) -> c_int;
 /// A session's choice.
 #[derive(Debug, Clone)]
 pub struct KernelChoice {
-    /// Decides which kernels are chosen.
-    pub takes: Takes,
+    /// Decides which kernels are chosen; `None` means all.
+    pub takes: Option<Takes>,
     /// The chosen dispatches of each kernel, counted from 1 from the start of the recording; empty
     /// means all. Sorted, without overlaps.
     pub iterations: Vec<RangeInclusive<u64>>,
@@ -30,7 +30,8 @@ impl KernelChoice {
     pub(crate) fn has(&self, symbol: &[u8]) -> bool {
         // SAFETY: this is the tool's function, which is never unloaded, and it gets the bytes with
         // their number.
-        unsafe { (self.takes)(symbol.as_ptr(), symbol.len()) != 0 }
+        let takes = |takes: Takes| unsafe { takes(symbol.as_ptr(), symbol.len()) != 0 };
+        self.takes.is_none_or(takes)
     }
 
     /// Returns whether a kernel's dispatch with this number, from 1, is chosen.

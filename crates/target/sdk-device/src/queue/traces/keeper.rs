@@ -2,8 +2,11 @@
 //! and frees everything at the end.
 
 mod drain;
+#[cfg(test)]
+mod tests;
 
 use super::commands::{self, Head};
+use super::shared::STUCK;
 use crate::layout::Signal;
 use crate::queue::queue_state::Life;
 use crate::queue::state;
@@ -93,6 +96,8 @@ impl Keeper {
         for count in [
             &traces.without,
             &traces.busy,
+            &traces.stuck,
+            &traces.unknown,
             &traces.none_ready,
             &traces.no_room,
             &traces.unfit,
@@ -247,18 +252,30 @@ impl Keeper {
                 self.make_new(agent);
             }
         }
-        let mut did = self.harvest(false);
+        let did = self.harvest(false);
+        self.drain(sink, false) || did
+    }
+
+    /// Reads on in the traces that have ended. Returns whether there are any.
+    fn drain(&mut self, sink: &mut Sink, all: bool) -> bool {
+        let mut did = false;
+        let mut ended = Vec::new();
         for agent in &mut self.agents {
             let Some(drain) = &mut agent.drain else {
                 continue;
             };
             did = true;
-            if drain.go_on(&agent.trace, agent.memory.at, sink, false) {
+            if drain.go_on(&agent.trace, agent.memory.at, sink, all) {
                 let number = drain.pair;
                 self.memo.drained(drain);
                 agent.drain = None;
                 free_memory(agent, number);
+                ended.push(number);
             }
+        }
+        // The pair's number is the memory's owner until here, so no thread may have it earlier.
+        for number in ended {
+            self.make_ready(number);
         }
         did
     }
@@ -309,55 +326,74 @@ impl Keeper {
                 if is_open {
                     self.memo.unfinished(window);
                 }
-                if let Some(pair) = self.pairs.get_mut(index) {
-                    pair.is_given_up = true;
-                }
-                continue;
-            }
-            let signals = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
-            let mut drain = None;
-            if let Some(agent) = self.agents.get_mut(pair.agent)
-                && is_open
-            {
-                // SAFETY: these are midair's signals, which are alive until `release` destroys them.
-                let times = unsafe { [signals[0].start_ticks(), signals[1].end_ticks()] };
-                drain = self.memo.ended(agent.handle, (index, window), times, fired);
-                for (at, words) in [
-                    (&window.start.0, &window.start.1),
-                    (&window.read.0, &window.read.1),
-                ] {
-                    let commands = words.load(Relaxed).saturating_sub(2);
-                    // SAFETY: the pair's own commands, which the device has executed, or never will.
-                    unsafe { Head::at(at.load(Relaxed)).close(commands) };
-                }
-            }
-            for signal in signals {
-                // SAFETY: the signal is ours, and its packet has completed or is in no queue.
-                unsafe { signal.rearm() };
-            }
-            window.stage.store(Stage::Idle, Release);
-            self.make_ready(index);
-            if let Some(agent) = self.agents.get_mut(pair.agent)
-                && is_open
-            {
-                match drain {
-                    Some(drain) => agent.drain = Some(drain),
-                    None => free_memory(agent, index),
-                }
+                self.give_up(index);
+            } else if is_open {
+                self.end_trace(index, window, fired);
+            } else {
+                rearm(window);
+                self.make_ready(index);
             }
         }
         !ended.is_empty()
     }
 
-    /// Ends the collection, after the hooks were removed and no thread is inside them.
-    pub(super) fn finish(&mut self, sink: &mut Sink) {
-        self.harvest(true);
-        for agent in &mut self.agents {
-            if let Some(mut drain) = agent.drain.take() {
-                drain.go_on(&agent.trace, agent.memory.at, sink, true);
-                self.memo.drained(&drain);
+    /// Keeps a pair and all that it uses for good.
+    fn give_up(&mut self, number: usize) {
+        if let Some(pair) = self.pairs.get_mut(number) {
+            pair.is_given_up = true;
+        }
+    }
+
+    /// Ends the trace of a pair that the device has executed, or whose queue is gone. The pair is ready
+    /// again when the trace is read.
+    fn end_trace(&mut self, number: usize, window: &Window, fired: bool) {
+        let agent = self.pairs.get(number).map(|pair| pair.agent);
+        let Some(agent) = agent.and_then(|agent| self.agents.get_mut(agent)) else {
+            return;
+        };
+        if !fired && has_started(agent, window) {
+            // The device may write into the memory for as long as the process lives.
+            let owners = STATE.traces.owners.iter();
+            for owner in owners.filter(|owner| owner.load(Relaxed) == number as u32 + 1) {
+                owner.store(STUCK, Release);
+            }
+            self.memo.stuck(agent.trace.node, window);
+            self.give_up(number);
+            return;
+        }
+        let signals = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
+        // SAFETY: these are midair's signals, which are alive until `release` destroys them.
+        let times = unsafe { [signals[0].start_ticks(), signals[1].end_ticks()] };
+        let drain = self
+            .memo
+            .ended(agent.handle, (number, window), times, fired);
+        for (at, words) in [
+            (&window.start.0, &window.start.1),
+            (&window.read.0, &window.read.1),
+        ] {
+            let commands = words.load(Relaxed).saturating_sub(2);
+            // SAFETY: the pair's own commands, which the device has executed, or never will.
+            unsafe { Head::at(at.load(Relaxed)).close(commands) };
+        }
+        rearm(window);
+        match drain {
+            // The memory has one owner until its trace is read, so there is no other.
+            Some(drain) => {
+                agent.drain.get_or_insert(drain);
+            }
+            None => {
+                free_memory(agent, number);
+                self.make_ready(number);
             }
         }
+    }
+
+    /// Ends the collection, after the hooks were removed and no thread is inside them.
+    pub(super) fn finish(&mut self, sink: &mut Sink) {
+        // A trace that is being read goes first: its pair is no longer in a ring.
+        self.drain(sink, true);
+        self.harvest(true);
+        self.drain(sink, true);
         self.memo.finish(sink);
     }
 
@@ -403,6 +439,26 @@ impl Keeper {
             sink.put(kind::NOTE, &note(&text));
         }
     }
+}
+
+/// Returns whether the device may have started the trace of a pair.
+fn has_started(agent: &Agent, window: &Window) -> bool {
+    let [started, _] = &window.signals;
+    // SAFETY: the signal is midair's, and is alive until `release` destroys it.
+    let value = unsafe { Signal(started.load(Relaxed)).value() };
+    let at = agent.memory.at + drain::time_at(&agent.trace);
+    // SAFETY: a word of the control block.
+    let time: &AtomicU64 = unsafe { &*std::ptr::with_exposed_provenance(at as usize) };
+    value < 1 || time.load(Relaxed) != 0
+}
+
+/// Makes a pair's signals ready for its next use.
+fn rearm(window: &Window) {
+    for signal in &window.signals {
+        // SAFETY: the signal is ours, and its packet has completed or is in no queue.
+        unsafe { Signal(signal.load(Relaxed)).rearm() };
+    }
+    window.stage.store(Stage::Idle, Release);
 }
 
 /// Lets the next trace have an agent's memory.

@@ -15,7 +15,7 @@ use crate::symbols::kernel_filter::{is_chosen, kernel_choice};
 pub(in crate::queue) fn begin() {
     let choices = &STATE.windows.choices;
     match kernel_choice() {
-        Some(choice) => choices.begin(&choice.iterations),
+        Some(choice) => choices.begin(&choice.iterations, choice.takes.is_some()),
         None => choices.clear(),
     }
 }

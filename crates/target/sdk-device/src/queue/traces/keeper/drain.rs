@@ -21,6 +21,8 @@ const FULL: u32 = 1 << 31;
 const MEMORY_ERROR: u32 = 1 << 28;
 /// Bytes before an engine's data.
 const HEADER: u64 = 8;
+/// Bytes that a trace leaves to the session's notes, with which a cut one is reported.
+const NOTES: usize = 16 << 10;
 /// The most lines about buffers.
 const LINES: usize = 16;
 
@@ -40,6 +42,8 @@ pub(super) struct Drain {
     has_begun: bool,
     /// Whether the device had skipped the start.
     is_lost: bool,
+    /// Whether a part had no room, so the rest is left out.
+    is_cut: bool,
 }
 
 /// Returns a word of the trace's memory.
@@ -70,11 +74,16 @@ impl Drain {
             let total = HEADER + bytes;
             while self.first < total {
                 let count = MOST.min(total - self.first);
-                if !all && (left < count || !sink.has_room(MAX_RECORD)) {
+                if !all && (left < count || !sink.has_room(NOTES)) {
                     return false;
                 }
                 left = left.saturating_sub(count);
-                self.put(sink, (engine, memory), (total, status), count);
+                if !sink.has_room(NOTES)
+                    || !self.put(sink, (engine, memory), (total, status), count)
+                {
+                    self.is_cut = true;
+                    return true;
+                }
                 self.first += count;
             }
             if status & trace_status::FULL != 0 {
@@ -89,13 +98,14 @@ impl Drain {
         true
     }
 
+    /// Writes a part. Returns whether it had room.
     fn put(
         &self,
         sink: &mut Sink,
         (engine, memory): (&Engine, u64),
         (total, status): (u64, u32),
         count: u64,
-    ) {
+    ) -> bool {
         let record = TraceData {
             header: Header {
                 size: (size_of::<TraceData>() as u64 + count) as u16,
@@ -119,7 +129,7 @@ impl Drain {
             };
             bytes.extend_from_slice(&word.to_ne_bytes());
         }
-        sink.put(kind::THREAD_TRACE, &bytes);
+        sink.store(kind::THREAD_TRACE, &bytes)
     }
 }
 
@@ -190,6 +200,7 @@ impl Memo {
             broken: Vec::new(),
             has_begun: false,
             is_lost: false,
+            is_cut: false,
         })
     }
 
@@ -201,6 +212,11 @@ impl Memo {
             return;
         }
         let dispatch = drain.head.dispatch_id;
+        if drain.is_cut && self.buffers.len() < LINES {
+            self.buffers.push(format!(
+                "the thread trace of dispatch {dispatch} is incomplete: the records had no room for its rest"
+            ));
+        }
         for (engines, what) in [
             (
                 &drain.full,
@@ -223,6 +239,14 @@ impl Memo {
         self.unfinished.push(window.dispatch.load(Relaxed));
     }
 
+    /// Notes a trace whose queue was destroyed before the trace was stopped.
+    pub(super) fn stuck(&mut self, node: u32, window: &Window) {
+        let dispatch = window.dispatch.load(Relaxed);
+        self.buffers.push(format!(
+            "the queue of dispatch {dispatch} was destroyed during its thread trace: the GPU of node {node} may still write it, so its memory stays allocated, and there is no further trace"
+        ));
+    }
+
     /// Writes the notes of a session.
     pub(super) fn finish(&mut self, sink: &mut Sink) {
         let traces = &STATE.traces;
@@ -240,7 +264,15 @@ impl Memo {
             ),
             (
                 count(&traces.without),
-                "since their queue or ring had no place for midair's packets",
+                "since midair had put no packets around them",
+            ),
+            (
+                count(&traces.stuck),
+                "since a trace on their GPU never ended",
+            ),
+            (
+                count(&traces.unknown),
+                "since their kernels' names were not known yet, if they were chosen",
             ),
             (
                 self.late,
@@ -252,6 +284,27 @@ impl Memo {
             any = true;
             all.push(format!(
                 "chosen dispatches without a thread trace, {why}: {count}"
+            ));
+        }
+        // A launch is not yet a dispatch of a kernel, so it is not known which of these were chosen.
+        let launches = [
+            (
+                count(&traces.none_ready),
+                "all of midair's packets were in use",
+            ),
+            (count(&traces.no_room), "the ring was more than half full"),
+            (
+                count(&traces.unfit),
+                "their program does not check for room, or rings in a way that midair cannot see",
+            ),
+        ];
+        let without = count(&traces.without) > 0;
+        for (count, why) in launches
+            .into_iter()
+            .filter(|(count, _)| without && *count > 0)
+        {
+            all.push(format!(
+                "launches of all kernels without midair's packets for thread traces, since {why}: {count}"
             ));
         }
         if !any {
@@ -320,6 +373,7 @@ mod tests {
             broken: Vec::new(),
             has_begun: false,
             is_lost: false,
+            is_cut: false,
         };
         memo.traces = 1;
         let at = words.as_ptr().expose_provenance() as u64;
