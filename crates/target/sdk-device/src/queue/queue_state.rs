@@ -294,6 +294,11 @@ impl QueueState {
         self.passed.load(Acquire) == 0 && self.lock.load(Acquire) == 0
     }
 
+    /// Returns whether it was destroyed and no thread looks at its packets.
+    pub fn is_left(&self) -> bool {
+        self.life.load(Acquire) == Life::Gone && self.lock.load(Acquire) == 0
+    }
+
     /// Returns whether its ring holds AQL packets.
     pub fn is_compute(&self) -> bool {
         self.engine.load(Relaxed) == 0

@@ -8,7 +8,6 @@ mod tests;
 use super::commands::{self, Head};
 use super::shared::STUCK;
 use crate::layout::Signal;
-use crate::queue::queue_state::Life;
 use crate::queue::state;
 use crate::queue::window::{OF_A_GROUP, Stage, Window};
 use crate::queue::windows::keeper::{ALIGNMENT, assign, has_fired, signal, write};
@@ -308,7 +307,7 @@ impl Keeper {
     /// Looks for pairs that the device has executed, or whose queue is gone.
     fn harvest(&mut self, all: bool) -> bool {
         let gone: HashSet<u32> = state::all()
-            .filter(|queue| queue.life.load(Acquire) == Life::Gone)
+            .filter(|queue| queue.is_left())
             .map(|queue| queue.id.load(Relaxed))
             .collect();
         let mut ended = Vec::new();

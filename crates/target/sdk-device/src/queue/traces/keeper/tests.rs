@@ -238,7 +238,12 @@ fn a_queue_that_is_destroyed_before_its_trace_gives_the_memory_back() {
     let mut it = Tracing::begin();
     let (index, _) = it.launch();
     assert!(it.is_open(index));
+    // A thread still looks at the queue's packets.
+    let looks = it.queue.state.lock();
     it.queue.state.life.store(Life::Gone, SeqCst);
+    it.keeper.borrow_mut().pass(&mut it.session.sink);
+    assert!(it.is_open(index));
+    drop(looks);
     it.pass();
     assert!(!it.is_open(index));
     assert_eq!(it.owner(), 0);
