@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How many lines may wait to be taken.
 const WAITING: usize = 4096;
 
+/// Where programs are looked for with the rights of root.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// Instructions as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -85,10 +88,12 @@ pub fn ask(
         .stderr(Stdio::null())
         // Ctrl-C is for this program alone.
         .process_group(0);
-    if midair_secure::has_more_rights() {
-        // The environment chooses libraries and programs, and a process with more rights than its user
-        // must not obey it.
-        command.env_clear();
+    // SAFETY: takes nothing.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if is_root || midair_secure::has_more_rights() {
+        // The environment chooses libraries and programs. Root may have another user's, and a process
+        // with more rights than its user must not obey it.
+        command.env_clear().env("PATH", PATH);
     }
     for name in ["LD_PRELOAD", "LD_AUDIT"] {
         command.env_remove(name);

@@ -36,14 +36,19 @@ impl Question {
         out.flush()
     }
 
-    /// Reads a question to its end. None where it is none.
+    /// Reads the device, with which a question begins. None where it is none.
     ///
     /// # Errors
     /// The input's.
-    pub fn read(mut from: impl BufRead) -> io::Result<Option<Question>> {
-        let Some(device) = line(&mut from)?.filter(|device| is_device(device)) else {
-            return Ok(None);
-        };
+    pub fn read_device(from: &mut impl BufRead) -> io::Result<Option<String>> {
+        Ok(line(from)?.filter(|device| is_device(device)))
+    }
+
+    /// Reads the rest of a question about a device to its end. None where it is none.
+    ///
+    /// # Errors
+    /// The input's.
+    pub fn read(device: String, mut from: impl BufRead) -> io::Result<Option<Question>> {
         let mut question = Question {
             device,
             instructions: Vec::new(),
@@ -108,11 +113,15 @@ mod tests {
         };
         let mut text = Vec::new();
         question.write(&mut text).unwrap();
-        assert_eq!(Question::read(&text[..]).unwrap(), Some(question));
+        let read = |mut text: &[u8]| {
+            let device = Question::read_device(&mut text).unwrap()?;
+            Question::read(device, text).unwrap()
+        };
+        assert_eq!(read(&text), Some(question));
         for odd in ["", "sh -c\n", "gfx9\n12\n3\n", "gfx9\nzz\n", "gfx9\n+1\n"] {
-            assert_eq!(Question::read(odd.as_bytes()).unwrap(), None, "{odd}");
+            assert_eq!(read(odd.as_bytes()), None, "{odd}");
         }
         let long = format!("gfx9\n{}\n", "00".repeat(LONGEST + 1));
-        assert_eq!(Question::read(long.as_bytes()).unwrap(), None);
+        assert_eq!(read(long.as_bytes()), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Whether this process has more rights than its user, which variables it may then obey, and what
 //! its start leaves of those rights ([`begin`]); and which signals whoever started it ignores
-//! ([`is_ignored`]).
+//! ([`is_ignored`]). [`filter`] takes system calls away from a helper process.
 //!
 //! A set-uid program, or one with file capabilities, keeps the environment of the user who started
 //! it. A variable that names a file or a library, or that causes one to be loaded, would let that
@@ -13,6 +13,7 @@
 //!
 //! Decisions: ENG-052 (`docs/deviations/engine.md`).
 
+pub mod filter;
 mod start;
 
 pub use start::{Command, Refused, begin, drop_all, held};

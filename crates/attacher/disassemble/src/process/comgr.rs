@@ -30,10 +30,7 @@ struct One<'b> {
 ///
 /// # Errors
 /// Why it cannot be used, if it is there.
-pub(crate) fn open(
-    file: &OsStr,
-    question: &Question,
-) -> Result<Box<dyn Disassembler>, Option<String>> {
+pub(crate) fn open(file: &OsStr, device: &str) -> Result<Box<dyn Disassembler>, Option<String>> {
     let name = CString::new(file.as_bytes()).map_err(|_| None)?;
     // SAFETY: the name ends with a zero byte. The library's initialisers run: this process exists for
     // them.
@@ -56,16 +53,16 @@ pub(crate) fn open(
             std::mem::transmute::<*mut c_void, Disassemble>(disassemble),
         )
     };
-    let isa = CString::new(format!("amdgcn-amd-amdhsa--{}", question.device)).map_err(|_| None)?;
-    let mut device = 0;
+    let isa = CString::new(format!("amdgcn-amd-amdhsa--{device}")).map_err(|_| None)?;
+    let mut created = 0;
     // SAFETY: the name and the place for the handle outlive the call, and the functions the process.
-    let status = unsafe { create(isa.as_ptr(), read, print, annotate, &raw mut device) };
+    let status = unsafe { create(isa.as_ptr(), read, print, annotate, &raw mut created) };
     if status != 0 {
         return Err(Some(format!("{} refuses it", file.display())));
     }
     Ok(Box::new(Comgr {
         disassemble,
-        device,
+        device: created,
     }))
 }
 

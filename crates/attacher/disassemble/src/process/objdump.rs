@@ -3,7 +3,8 @@
 
 use crate::Disassembler;
 use midair_disassemble::wire::Question;
-use std::ffi::OsStr;
+use midair_secure::filter::Filter;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -21,61 +22,66 @@ const NAMES: &[u8] = b"\0.text\0.shstrtab\0";
 /// Source: llvm/BinaryFormat/ELF.h.
 const EM_AMDGPU: u16 = 224;
 
-/// The program's output.
+/// The program for a device.
 struct Objdump {
-    child: Child,
-    lines: io::Lines<BufReader<std::process::ChildStdout>>,
+    program: OsString,
+    device: String,
+    running: Option<Child>,
 }
 
-/// Starts the program.
+/// Tries whether the program knows the device.
 ///
 /// # Errors
 /// Why it cannot be used, if it is there.
-pub(crate) fn open(
-    program: &OsStr,
-    question: &Question,
-) -> Result<Box<dyn Disassembler>, Option<String>> {
-    // A program that does not know a device warns, and goes on with another one.
-    let device = format!("--mcpu={}", question.device);
-    let words = [
-        OsStr::new("-dz"),
-        "--triple=amdgcn-amd-amdhsa".as_ref(),
-        device.as_ref(),
-    ];
+pub(crate) fn open(program: &OsStr, device: &str) -> Result<Box<dyn Disassembler>, Option<String>> {
     let empty = file(&Question::default()).map_err(|error| Some(error.to_string()))?;
-    let tried = command(program, &words, &empty)
+    let tried = command(program, device, &empty)
         .stderr(Stdio::piped())
         .output();
     let tried = tried.map_err(|_| None)?;
     let said = String::from_utf8_lossy(&tried.stderr);
+    // A program that does not know a device warns, and goes on with another one.
     if !tried.status.success() || said.contains("not a recognized") {
         return Err(Some(format!("{} does not know it", program.display())));
     }
-    let whole = file(question).map_err(|error| Some(error.to_string()))?;
-    let mut child = command(program, &words, &whole)
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|_| None)?;
-    let out = child.stdout.take().ok_or(None)?;
-    let lines = BufReader::new(out).lines();
-    Ok(Box::new(Objdump { child, lines }))
+    Ok(Box::new(Objdump {
+        program: program.to_owned(),
+        device: device.to_owned(),
+        running: None,
+    }))
 }
 
-fn command(program: &OsStr, words: &[&OsStr], file: &File) -> Command {
+impl Objdump {
+    /// Starts the program. Returns its output.
+    fn start(&mut self, question: &Question) -> io::Result<impl Iterator<Item = String> + use<>> {
+        let whole = file(question)?;
+        let mut child = command(&self.program, &self.device, &whole)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let out = child.stdout.take();
+        self.running = Some(child);
+        let lines = out.map(|out| BufReader::new(out).lines());
+        Ok(lines.into_iter().flatten().map_while(Result::ok))
+    }
+}
+
+fn command(program: &OsStr, device: &str, file: &File) -> Command {
     let mut command = Command::new(program);
     command
-        .args(words)
+        .args(["-dz", "--triple=amdgcn-amd-amdhsa"])
+        .arg(format!("--mcpu={device}"))
         .arg(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .stdin(Stdio::null())
         .stderr(Stdio::null());
-    let end = || {
+    let filter = Filter::for_program();
+    let end = move || {
         // SAFETY: the call takes no pointers, and may be made between fork and exec.
         match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
-            0 => Ok(()),
+            0 => filter.install(),
             _ => Err(io::Error::last_os_error()),
         }
     };
-    // SAFETY: the function makes one system call.
+    // SAFETY: the function makes two system calls.
     unsafe { command.pre_exec(end) };
     command
 }
@@ -142,29 +148,30 @@ fn image(question: &Question) -> Vec<u8> {
 impl Disassembler for Objdump {
     fn texts<'s>(&'s mut self, question: &'s Question) -> Box<dyn Iterator<Item = String> + 's> {
         let mut number = 0;
-        let all = { &mut self.lines }
-            .map_while(Result::ok)
-            .filter_map(move |line| {
-                let (text, address) = instruction(&line)?;
-                if address < number * STEP as u64 {
-                    return None;
-                }
-                // Those that are missing are empty.
-                let missing = (address / STEP as u64).checked_sub(number)?;
-                number += missing + 1;
-                let is_first = address.is_multiple_of(STEP as u64);
-                let text = if is_first { text } else { String::new() };
-                Some(std::iter::repeat_n(String::new(), missing as usize).chain([text]))
-            });
+        let lines = self.start(question).into_iter().flatten();
+        let all = lines.filter_map(move |line| {
+            let (text, address) = instruction(&line)?;
+            if address < number * STEP as u64 {
+                return None;
+            }
+            // Those that are missing are empty.
+            let missing = (address / STEP as u64).checked_sub(number)?;
+            number += missing + 1;
+            let is_first = address.is_multiple_of(STEP as u64);
+            let text = if is_first { text } else { String::new() };
+            Some(std::iter::repeat_n(String::new(), missing as usize).chain([text]))
+        });
         Box::new(all.flatten().take(question.instructions.len()))
     }
 }
 
 impl Drop for Objdump {
     fn drop(&mut self) {
-        // Errors do not matter: it has ended, or is ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.running {
+            // Errors do not matter: it has ended, or is ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

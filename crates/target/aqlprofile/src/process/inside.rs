@@ -10,14 +10,14 @@
 //!   program.
 //! * It has a user namespace of its own, so it may trace no other process. Else `/proc/PID/root` of any
 //!   process of that user would lead out of the copy, to mounts with devices.
-//! * It can make few system calls ([`crate::filter`]), so neither signals, other processes, sockets nor
+//! * It can make few system calls ([`midair_secure::filter`]), so neither signals, other processes, sockets nor
 //!   networks can be reached, and it does not matter in which namespaces it is otherwise.
 //! * It has three descriptors: the questions, the answers, and a pipe for messages.
 //! * Its memory and time are limited, the kernel ends it first if memory runs out, and it ends with the
 //!   attacher.
 
-use crate::filter;
 use midair_aqlprofile::{NAME, descriptors};
+use midair_secure::filter::Filter;
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -121,7 +121,10 @@ impl<'a> Target<'a> {
         if bound.map_err(failed("prctl"))? != parent {
             return Err("the attacher has ended".to_owned());
         }
-        filter::install(PROGRAM).map_err(failed("cannot filter system calls"))?;
+        let filter = Filter::for_descriptor(PROGRAM);
+        filter
+            .install()
+            .map_err(failed("cannot filter system calls"))?;
         Err(failed("cannot execute midair's helper there")(
             self.execute(),
         ))

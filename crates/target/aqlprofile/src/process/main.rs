@@ -8,7 +8,6 @@
 //! or into a process that is attached to (AMD-101). With `--enter` the process enters the root of a
 //! target first ([`inside`]).
 
-mod filter;
 mod hsa;
 mod inside;
 

@@ -1,5 +1,5 @@
-//! The system calls that a helper in the root of a target can make: those by which a program is
-//! loaded, reads files, uses memory and talks over its descriptors. All others fail as if the kernel
+//! The system calls that a helper process can make: it uses memory and talks over its descriptors, and
+//! where it has yet to load a program or libraries, it reads files. All other calls fail as if the kernel
 //! did not have them, and each filter is inherited by what is executed.
 //!
 //! Source: Documentation/userspace-api/seccomp_filter.rst, linux/seccomp.h, linux/audit.h.
@@ -19,6 +19,26 @@ const NUMBER: u32 = 0;
 const MACHINE: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
+/// Calls about files by their names, where files may be read.
+const FILES: &[c_long] = &[
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    libc::SYS_getdents64,
+    libc::SYS_getcwd,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+];
+
 /// Calls that are allowed with any arguments.
 const ALLOWED: &[c_long] = &[
     libc::SYS_read,
@@ -29,15 +49,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_close,
     libc::SYS_lseek,
     libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_statfs,
     libc::SYS_fstatfs,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_getdents64,
-    libc::SYS_getcwd,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_ppoll,
@@ -76,17 +88,9 @@ const ALLOWED: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_arch_prctl,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_access,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_readlink,
-    #[cfg(target_arch = "x86_64")]
     libc::SYS_dup2,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_stat,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_lstat,
 ];
 
 /// The commands of `fcntl` that are allowed. Others send signals to any process of the user.
@@ -135,9 +139,15 @@ fn refused(errno: i32) -> sock_filter {
     answer(libc::SECCOMP_RET_ERRNO | errno as u32)
 }
 
-/// Returns the filter. Only by this descriptor may a program be executed. Code of the root may put another
-/// file there; this filter, and the rights of the process, also hold for what it executes.
-fn instructions(program: RawFd) -> Vec<sock_filter> {
+/// What a process may still execute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Any,
+    Descriptor(RawFd),
+}
+
+/// Returns the filter. Where no program may be executed, no file may be opened.
+fn instructions(program: Option<Program>) -> Vec<sock_filter> {
     let allow = || answer(libc::SECCOMP_RET_ALLOW);
     let mut all = vec![
         load(MACHINE),
@@ -155,16 +165,21 @@ fn instructions(program: RawFd) -> Vec<sock_filter> {
     for number in ALLOWED {
         rule(*number, vec![allow()]);
     }
-    rule(
-        libc::SYS_openat,
-        vec![
-            argument(2),
-            statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, WRITING as u32),
-            unless(libc::O_RDONLY as u32, 1),
-            allow(),
-            refused(libc::EACCES),
-        ],
-    );
+    if program.is_some() {
+        for number in FILES {
+            rule(*number, vec![allow()]);
+        }
+        rule(
+            libc::SYS_openat,
+            vec![
+                argument(2),
+                statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, WRITING as u32),
+                unless(libc::O_RDONLY as u32, 1),
+                allow(),
+                refused(libc::EACCES),
+            ],
+        );
+    }
     let mut commands = vec![argument(1)];
     for command in COMMANDS {
         commands.extend([unless(command as u32, 1), allow()]);
@@ -185,42 +200,68 @@ fn instructions(program: RawFd) -> Vec<sock_filter> {
         libc::SYS_prlimit64,
         vec![argument(0), unless(0, 1), allow(), refused(libc::EPERM)],
     );
-    rule(
-        libc::SYS_execveat,
-        vec![
-            argument(0),
-            unless(program as u32, 3),
-            argument(4),
-            unless(libc::AT_EMPTY_PATH as u32, 1),
-            allow(),
-            refused(libc::EPERM),
-        ],
-    );
+    match program {
+        Some(Program::Descriptor(program)) => rule(
+            libc::SYS_execveat,
+            vec![
+                argument(0),
+                unless(program as u32, 3),
+                argument(4),
+                unless(libc::AT_EMPTY_PATH as u32, 1),
+                allow(),
+                refused(libc::EPERM),
+            ],
+        ),
+        Some(Program::Any) => rule(libc::SYS_execve, vec![allow()]),
+        None => {}
+    }
     all.push(refused(libc::ENOSYS));
     all
 }
 
-/// Puts the filter on this process, which must have set `no_new_privs`.
-///
-/// # Errors
-/// The kernel's.
-pub fn install(program: RawFd) -> io::Result<()> {
-    let mut instructions = instructions(program);
-    let filter = sock_fprog {
-        len: instructions.len() as u16,
-        filter: instructions.as_mut_ptr(),
-    };
-    // SAFETY: the structure and the instructions outlive the call, and the length is theirs.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            0,
-            &raw const filter,
-        )
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+/// A filter that is ready.
+pub struct Filter(Vec<sock_filter>);
+
+impl Filter {
+    /// For a process that executes the program of this descriptor, and no other. Code that knows the
+    /// number may put another file there; this filter, and the rights of the process, also hold for what
+    /// it executes.
+    pub fn for_descriptor(program: RawFd) -> Filter {
+        Filter(instructions(Some(Program::Descriptor(program))))
+    }
+
+    /// For a process that executes programs by their names, which read files.
+    pub fn for_program() -> Filter {
+        Filter(instructions(Some(Program::Any)))
+    }
+
+    /// For a process that has loaded everything that it needs: it can open no file.
+    pub fn for_loaded() -> Filter {
+        Filter(instructions(None))
+    }
+
+    /// Puts the filter on the calling thread, which must have set `no_new_privs`. Allocates nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn install(&self) -> io::Result<()> {
+        let filter = sock_fprog {
+            len: self.0.len() as u16,
+            filter: self.0.as_ptr().cast_mut(),
+        };
+        // SAFETY: the structure and the instructions, which the kernel only reads, outlive the call, and
+        // the length is theirs.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                0,
+                &raw const filter,
+            )
+        };
+        match done {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
