@@ -142,14 +142,14 @@ const VARIABLES: &[Variable] = &[
         "first letters of names of threads that the engine never borrows, separated by commas",
     ),
     (
-        "MIDAIR_SERVE_PACE",
-        Use::Product,
-        "how much faster the turns of `midair serve --always` pass than they do: for tests of hours",
-    ),
-    (
         "MIDAIR_RUSTC_VERSION",
         Use::Product,
         "compiler that `--version` prints (set by the build script)",
+    ),
+    (
+        "MIDAIR_SERVE_PACE",
+        Use::Product,
+        "how much faster the turns of `midair serve --always` pass than they do: for tests of hours",
     ),
     (
         "MIDAIR_ADVISORY_DB",
