@@ -36,7 +36,7 @@ impl Question {
         out.flush()
     }
 
-    /// Reads the device, with which a question begins. None where it is none.
+    /// Reads the device, which is the first word of a request. None where it is none.
     ///
     /// # Errors
     /// The input's.

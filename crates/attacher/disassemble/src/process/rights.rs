@@ -3,11 +3,11 @@
 use midair_secure::filter::Filter;
 use std::io;
 
-/// The user and the group "nobody", which own no files.
+/// The user and the group that own no files.
 const NOBODY: u32 = 65534;
 
-/// Drops all capabilities for good, and if this process is root's, makes it nobody's. Returns whether it
-/// is not root's now: some containers have no other user.
+/// Drops all capabilities for good, and if this process is root's, gives it this user and group. Returns
+/// whether it is not root's now: some containers have no other user.
 ///
 /// # Errors
 /// The kernel's.
