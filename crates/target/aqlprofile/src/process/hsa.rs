@@ -100,10 +100,13 @@ unsafe extern "C" fn hsa_agent_get_info(agent: u64, what: u32, to: *mut c_void) 
 
 type OnHandle = unsafe extern "C" fn(u64, *mut c_void) -> c_int;
 
-/// Calls a function for each, until it returns something else than 0.
+/// Calls a function for each handle, until it returns a value other than 0.
+///
+/// # Safety
+/// `call` is sound with `data`.
 unsafe fn each(handles: [u64; 2], call: OnHandle, data: *mut c_void) -> c_int {
     for handle in handles {
-        // SAFETY: the library's own function, with its own data.
+        // SAFETY: the caller's promise.
         let status = unsafe { call(handle, data) };
         if status != 0 {
             return status;

@@ -262,8 +262,7 @@ impl Session {
             Some(callbacks) if may => callbacks.close().map(Some),
             _ => Ok(None),
         };
-        // A thread that makes or destroys a context returns buffers as well, and CUPTI was waiting for it since
-        // the last flush.
+        // A thread that made or destroyed a context may have returned a buffer since the last flush.
         self.read_returned(0);
         // Last: a thread's end is held for no longer than that may take.
         let held = (may && closed.is_ok()).then(|| self.hold_thread_ends());
