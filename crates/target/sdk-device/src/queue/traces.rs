@@ -27,9 +27,10 @@ use super::points::{Point, reached};
 use super::queue_state::{Life, QueueState};
 use super::state::Hint;
 use super::subscriber::Enqueued;
-use super::window::{MOST_PACKETS, OURS, Stage, Window};
-use crate::layout::{QueuePointer, Signal};
-use crate::packet::{self, Packet};
+use super::window::MOST_PACKETS;
+use super::windows;
+use crate::layout::QueuePointer;
+use crate::packet;
 use crate::state::STATE;
 use crate::symbols::kernel_filter;
 use commands::Head;
@@ -41,7 +42,6 @@ use shared::STUCK;
 use std::ffi::c_void;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Sets what the session traces. Call it only while no session collects.
 pub fn set_plan(wanted: Vec<Trace>) {
@@ -146,64 +146,9 @@ pub(crate) unsafe fn reserve(
         window: number,
         ..launch(busy)
     };
-    place(state, window, (ring, size, old), count, launch);
+    // Neither packet has the barrier bit: nothing waits for a dispatch that is not chosen.
+    windows::place(state, window, (ring, size, old), count, launch, false);
     Some(old.wrapping_add(1))
-}
-
-/// Writes our two packets around the `count` packets from `first + 1` on.
-fn place(
-    state: &QueueState,
-    window: &Window,
-    (ring, size, first): (u64, u64, u64),
-    count: u64,
-    launch: Launch,
-) {
-    let ours = Launch {
-        window: OURS,
-        ..Launch::default()
-    };
-    let middle = first.wrapping_add(1);
-    let last = middle.wrapping_add(count);
-    // Note the owners before the packets are valid: a thread that looks at the ring meanwhile must
-    // know whose packets they are.
-    state.reserve(first, 1, ours);
-    state.reserve(middle, count, launch);
-    state.reserve(last, 1, ours);
-    window.queue.store(state.id.load(Relaxed), Relaxed);
-    window.dispatch.store(0, Relaxed);
-    window.packets.0.store(middle, Relaxed);
-    window.packets.1.store(count as u32, Relaxed);
-    window.looked.0.store(0, Relaxed);
-    window.looked.1.store(0, Relaxed);
-    window.stage.store(Stage::Reserved, Release);
-    reached(Point::Noted);
-    let [started, stopped] = window.signals.each_ref().map(|s| Signal(s.load(Relaxed)));
-    let commands = |of: &(AtomicU64, AtomicU32)| (of.0.load(Relaxed), of.1.load(Relaxed));
-    let packets = [
-        (first, commands(&window.start), started),
-        (last, commands(&window.read), stopped),
-    ];
-    for (index, (address, words), signal) in packets {
-        // SAFETY: this is a packet in the ring of a live queue. It was reserved for us, and it is
-        // free: the device had passed its place before it was reserved.
-        unsafe { Packet::at(ring, size, index).set_body(address, words, signal) };
-    }
-    // As in `windows`.
-    let is_ordered = state.host_ring.load(Relaxed) == 1;
-    if !is_ordered {
-        packet::flush();
-    }
-    for (index, ..) in packets {
-        // SAFETY: as above, and the packet's body is written.
-        unsafe { Packet::at(ring, size, index).set_commands_header_at_once() };
-    }
-    if !is_ordered {
-        packet::flush();
-    }
-    reached(Point::Valid);
-    for (index, ..) in packets {
-        state.ours_is_valid(index);
-    }
 }
 
 /// Has a dispatch traced if it is chosen. Called under the queue's spin word, before the doorbell is

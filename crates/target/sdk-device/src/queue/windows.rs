@@ -243,20 +243,22 @@ pub(crate) unsafe fn reserve(
         window: number,
         ..launch(busy)
     };
-    place(state, window, (ring, size, old), count, launch);
+    place(state, window, (ring, size, old), count, launch, true);
     if let Some(turn) = turn {
         turn.opened(number);
     }
     Some(old.wrapping_add(1))
 }
 
-/// Writes our two packets around the `count` packets from `first + 1` on.
-fn place(
+/// Writes our two packets around the `count` packets from `first + 1` on. With `waits` each has the barrier
+/// bit.
+pub(super) fn place(
     state: &QueueState,
     window: &Window,
     (ring, size, first): (u64, u64, u64),
     count: u64,
     launch: Launch,
+    waits: bool,
 ) {
     let ours = Launch {
         window: OURS,
@@ -298,7 +300,13 @@ fn place(
     }
     for (index, ..) in packets {
         // SAFETY: as above, and the packet's body is written.
-        unsafe { Packet::at(ring, size, index).set_commands_header() };
+        unsafe {
+            let packet = Packet::at(ring, size, index);
+            match waits {
+                true => packet.set_commands_header(),
+                false => packet.set_commands_header_at_once(),
+            }
+        }
     }
     if !is_ordered {
         packet::flush();

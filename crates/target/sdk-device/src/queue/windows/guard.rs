@@ -283,7 +283,7 @@ pub(in crate::queue) unsafe fn rung(state: &QueueState, asked: u64) -> Option<Mo
         };
         match STATE.windows.numbered(number) {
             Some(window) => {
-                place(state, window, (ring.at, ring.size, to), 1, launch);
+                place(state, window, (ring.at, ring.size, to), 1, launch, true);
                 to = to.wrapping_add(1);
                 // SAFETY: this packet was reserved for us, and the device stands before it, at the
                 // guard.
