@@ -17,6 +17,8 @@ import time
 
 import cores
 import features
+import check_always
+import check_attach_times
 import check_counted_records
 import check_pytorch
 import check_times
@@ -37,7 +39,7 @@ import check_losses
 import check_thread_churn
 from kit import WITHIN, Problem, Program, Results
 
-PARTS = {"a": check_counted_records, "b": check_pytorch, "c": check_times, "d": check_overhead, "e": check_failures, "f": check_stacks, "g": check_gpu_metrics, "k": check_correlation_ids, "l": check_live_views, "m": check_nvtx, "o": check_cupti_switching, "p": check_pc_sampling, "r": check_real_programs, "s": check_two_subscribers, "t": check_torchrun, "v": check_cupti_cost, "w": check_losses, "x": check_thread_churn}
+PARTS = {"a": check_counted_records, "b": check_pytorch, "c": check_times, "d": check_overhead, "e": check_failures, "f": check_stacks, "g": check_gpu_metrics, "k": check_correlation_ids, "l": check_live_views, "m": check_nvtx, "o": check_cupti_switching, "p": check_pc_sampling, "r": check_real_programs, "s": check_two_subscribers, "t": check_torchrun, "v": check_cupti_cost, "w": check_losses, "x": check_thread_churn, "y": check_attach_times, "z": check_always}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -151,11 +153,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
     parser.add_argument("--out", required=True, help="where the results go")
-    parser.add_argument("--parts", default="abcdeglmrt", help="parts k, o, p, s and v measure CUPTI alone, k, p and v for minutes; w looks for losses, x attaches beside threads that end")
+    parser.add_argument("--parts", default="abcdeglmrt", help="parts k, o, p, s and v measure CUPTI alone, k, p and v for minutes; w looks for losses, x attaches while threads end, y measures how long attaches take, z what `serve --always 1%%` costs")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--cupti", action="append", default=[], help="parts g, o, p, s, v: also by this libcupti.so.N")
-    names = {"d": check_overhead.NAMES, "o": check_cupti_switching.ROWS, "p": check_pc_sampling.NAMES, "x": (*check_thread_churn.KINDS, *check_thread_churn.PROGRAMS)}
+    names = {"d": check_overhead.NAMES, "o": check_cupti_switching.ROWS, "p": check_pc_sampling.NAMES, "x": (*check_thread_churn.KINDS, *check_thread_churn.PROGRAMS), "y": check_attach_times.NAMES, "z": check_always.NAMES}
     parser.add_argument("--only", action="append", default=[], metavar="NAME", choices=sorted({name for part in names.values() for name in part}),
                         help="no more than this of a part: " + "; ".join(f"part {part}: {', '.join(known)}" for part, known in names.items()))
     parser.add_argument("--losses-seconds", type=float, default=60, help="part w: how long it looks for losses")

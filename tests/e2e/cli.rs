@@ -391,6 +391,8 @@ fn midair_attach_and_doctor() -> Result<()> {
     let process = &document["processes"][0];
     assert_eq!(process["pid"].to_string(), pid);
     let number = |value: &serde_json::Value| value.as_u64().unwrap_or(u64::MAX);
+    // It was entered by midair's own worker thread, and no thread of the application stood still.
+    assert_eq!(number(&process["longest_stop_ns"]), 0, "{process}");
     let gpu = &process["gpus"][0];
     let parts = [
         "busy_ns",

@@ -7,12 +7,14 @@ use std::process::Command;
 
 use midair_dev_kit::run::{At, Outcome, failed, root, run};
 use midair_dev_stage as stage;
+use midair_dev_stage::layout::DEMO;
 
 /// The files of the staged product that the check uses, below the prefix.
 const STAGED: &[&str] = &[
     "bin/midair",
     "bin/rocprofv3",
     "lib/rocprofiler-sdk/midair-nvmetrics",
+    "lib/rocprofiler-sdk/midair-serve",
 ];
 /// The directory for results, below the project.
 const RESULTS: &str = "bench-results";
@@ -86,6 +88,10 @@ fn pack(prefix: &Path, directory: &Path) -> Outcome<()> {
             }
         }
     }
+    // Part y attaches to the demo program.
+    run(Command::new("cp")
+        .arg("-a")
+        .args([prefix.join(DEMO), stage.join("lib")]))?;
     // Part v reads which calls only ask for state, and the numbers of all calls.
     let api = directory.join("api");
     make(&api)?;

@@ -20,7 +20,7 @@ use crate::mappings::{Draft, Mappings, WHOLE_LEN, library_fd, protection};
 use crate::names::{self, Hazard};
 use crate::options::{FaultPoint, Library, Options};
 use crate::orphans;
-use crate::payload::{read, send};
+use crate::payload::{Copying, read};
 use crate::removal;
 use crate::wake;
 use crate::worker::Block;
@@ -64,14 +64,14 @@ fn enter_as_it_was(
     let entry = inherited::entry(look, library.as_ref())?;
     let draft = Draft::new(look, options, fd, entry);
     // A library that is there already is not sent again.
-    let library = library.filter(|_| entry.is_none());
+    let library = Copying::begin(library.filter(|_| entry.is_none()), fd);
     let (mappings, via, times) = make_thread(look, draft, options, begun)?;
     let block = Block {
         memory: look.memory(),
         at: mappings.data,
     };
     match meet(look, &block, options).and_then(|(channel, worker)| {
-        send(&channel, library.as_ref(), fd)?;
+        library.send(&channel)?;
         FaultPoint::Sent.reached();
         Ok((channel, worker))
     }) {

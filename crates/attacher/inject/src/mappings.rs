@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
+use std::ops::Range;
 
 use midair_procinfo::status::cpu_mask;
 use midair_procinfo::{Tid, show, task};
@@ -203,22 +204,55 @@ impl Draft {
 /// second would be given the library of the first.
 pub(crate) fn library_fd(look: &Inspection) -> i32 {
     let limit = task::descriptor_limit(look.tid).unwrap_or(256).min(1024);
-    let top = i32::try_from(limit).unwrap_or(256) - 1;
+    let table = task::descriptor_table(look.tid).unwrap_or(0);
     let mut used: HashSet<i32> = task::descriptors(look.tid)
         .unwrap_or_default()
         .into_iter()
         .collect();
     let loaded = look.modules.mappings.iter();
     used.extend(loaded.filter_map(|mapping| number_in(&mapping.path)));
-    let free: Vec<i32> = (3..=top)
-        .rev()
-        .filter(|fd| !used.contains(fd))
-        .take(CHOICES)
-        .collect();
+    // A tool's number is not in the name of its memory file.
+    let has_tool = |path: &[u8]| path.starts_with(TOOL);
+    let table = match look
+        .modules
+        .mappings
+        .iter()
+        .any(|mapping| has_tool(&mapping.path))
+    {
+        true => 0,
+        false => table,
+    };
+    let free = free_numbers(limit, table, &used);
     let chance = RandomState::new().build_hasher().finish() as usize;
     let chosen = chance.checked_rem(free.len()).and_then(|n| free.get(n));
-    chosen.copied().unwrap_or(top)
+    chosen
+        .copied()
+        .unwrap_or(i32::try_from(limit).unwrap_or(256) - 1)
 }
+
+/// Returns the highest free numbers below the limit. The table of a process with several threads
+/// is enlarged only after all processors were seen outside of it, which takes 10 ms and more, and it
+/// stays large. So the upper half of the present table is enough where it has free numbers.
+fn free_numbers(limit: u64, table: u64, used: &HashSet<i32>) -> Vec<i32> {
+    let highest = |range: Range<u64>| -> Vec<i32> {
+        let numbers = range.rev().filter_map(|number| i32::try_from(number).ok());
+        numbers
+            .filter(|number| !used.contains(number))
+            .take(CHOICES)
+            .collect()
+    };
+    let table = table.min(limit);
+    let near = highest((table / 2).max(3)..table);
+    if near.len() >= FEWEST {
+        return near;
+    }
+    highest(3..limit)
+}
+
+/// How few free numbers are enough for the choice.
+const FEWEST: usize = 16;
+/// The path of a tool, which the worker thread loads by a number of its own.
+const TOOL: &[u8] = b"/memfd:midair-tool";
 
 /// How many free numbers the choice is made among.
 const CHOICES: usize = 64;
@@ -250,6 +284,30 @@ pub(crate) fn memfd_name(word: &str, fd: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_come_from_the_upper_half_of_the_table_if_it_has_enough() {
+        let used: HashSet<i32> = (0..20).chain([60, 63]).collect();
+        let near = free_numbers(1024, 64, &used);
+        assert_eq!(near.len(), 30);
+        assert!(
+            near.iter()
+                .all(|number| (32..63).contains(number) && *number != 60)
+        );
+        let full: HashSet<i32> = (0..50).collect();
+        assert_eq!(
+            free_numbers(1024, 64, &full),
+            (960..1024).rev().collect::<Vec<_>>()
+        );
+        assert_eq!(
+            free_numbers(1024, 0, &used),
+            (960..1024).rev().collect::<Vec<_>>()
+        );
+        assert_eq!(
+            free_numbers(40, 64, &HashSet::new()),
+            (20..40).rev().collect::<Vec<_>>()
+        );
+    }
 
     #[test]
     fn libraries_of_ours_tell_their_number() {

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use midair_ptrace::{memfd_filled, send_bytes, send_with_descriptor};
 
@@ -42,6 +43,12 @@ impl Payload {
             Content::File(from) => copy(from, to),
             Content::Bytes(bytes) => to.write_all(bytes),
         })
+    }
+
+    /// Returns such a file with the name that has this number.
+    fn copy(&self, fd: i32) -> io::Result<OwnedFd> {
+        let name = CString::new(memfd_name(self.word, fd)).unwrap_or_default();
+        self.memory_file(&name)
     }
 }
 
@@ -89,13 +96,51 @@ pub(crate) fn send(
     library: Option<&Payload>,
     fd: i32,
 ) -> Result<(), EnterError> {
+    send_copy(channel, library.map(|library| library.copy(fd)))
+}
+
+fn send_copy(channel: &OwnedFd, copy: Option<io::Result<OwnedFd>>) -> Result<(), EnterError> {
     const PHASE: &str = "sending the library";
-    let Some(library) = library else {
+    let Some(copy) = copy else {
         return send_bytes(channel.as_fd(), b"none").during(PHASE);
     };
-    let name = CString::new(memfd_name(library.word, fd)).unwrap_or_default();
-    let file = library.memory_file(&name).during(PHASE)?;
+    let file = copy.during(PHASE)?;
     send_with_descriptor(channel.as_fd(), b"library", file.as_fd()).during(PHASE)
+}
+
+/// A library that is copied while the process is entered, which takes as long.
+pub(crate) struct Copying {
+    library: Option<Arc<Payload>>,
+    fd: i32,
+    /// None if no thread could be made.
+    thread: Option<JoinHandle<io::Result<OwnedFd>>>,
+}
+
+impl Copying {
+    /// Starts to copy.
+    pub(crate) fn begin(library: Option<Payload>, fd: i32) -> Copying {
+        let library = library.map(Arc::new);
+        let thread = library.as_ref().and_then(|library| {
+            let library = Arc::clone(library);
+            let builder = std::thread::Builder::new().name("midair-copy".into());
+            builder.spawn(move || library.copy(fd)).ok()
+        });
+        Copying {
+            library,
+            fd,
+            thread,
+        }
+    }
+
+    /// Waits for the copy, and sends it.
+    pub(crate) fn send(self, channel: &OwnedFd) -> Result<(), EnterError> {
+        let copied = self.thread.and_then(|thread| thread.join().ok());
+        let library = self.library.as_ref();
+        send_copy(
+            channel,
+            library.map(|library| copied.unwrap_or_else(|| library.copy(self.fd))),
+        )
+    }
 }
 
 #[cfg(test)]

@@ -166,6 +166,21 @@ fn boot_offset_of(text: &[u8]) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(more)
 }
 
+/// Returns how many numbers the table of descriptors has room for now. The kernel enlarges it for a
+/// higher number, and never makes it smaller again.
+///
+/// # Errors
+/// The kernel's error.
+pub fn descriptor_table(tid: impl Into<Tid>) -> io::Result<u64> {
+    let tid = tid.into();
+    let text = kernel_text(format!("{tid}/status"))?;
+    Ok(text
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"FDSize:"))
+        .and_then(|rest| decimal(rest.trim_ascii()))
+        .unwrap_or(0))
+}
+
 /// Returns the soft limit on descriptor numbers.
 ///
 /// # Errors
@@ -213,6 +228,7 @@ mod tests {
         assert_eq!(status(me).unwrap().tgid, Some(crate::Pid::own()));
         assert!(descriptors(me).unwrap().contains(&0) || !descriptors(me).unwrap().is_empty());
         assert!(descriptor_limit(me).unwrap() > 0);
+        assert!(descriptor_table(me).unwrap() >= 64);
         assert!(live(Tid::MAX).is_err());
         let turns = turns(me).unwrap();
         assert!(turns.number > 0 && turns.run > Duration::ZERO, "{turns:?}");

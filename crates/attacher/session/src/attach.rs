@@ -183,6 +183,7 @@ impl Session {
         })?;
         let entry = Entry {
             via: via(&entered.via),
+            is_own_thread: matches!(entered.via.path, EntryPath::OwnThread),
             rejected: entered
                 .via
                 .rejected

@@ -88,6 +88,8 @@ pub struct Entry {
     pub via: String,
     /// Threads that were inspected and not borrowed, each with the reason.
     pub rejected: Vec<String>,
+    /// Whether that thread is midair's own, the worker thread of an earlier session.
+    pub is_own_thread: bool,
     /// The time from the request to stop the thread until it stood still.
     pub seize: Duration,
     /// The number of stops of running threads at points that were not safe, of the borrowed thread
@@ -127,10 +129,13 @@ pub struct Phases {
 }
 
 impl Entry {
-    /// Returns the longest time for which a thread of the process stood still. Of stops at points
+    /// Returns the longest time for which a thread of the application stood still. Of stops at points
     /// that were not safe only the total is known, so it is used in place of the longest.
     pub fn longest_stop(&self) -> Duration {
-        let borrowed = self.seize + self.stub + self.release;
+        let borrowed = match self.is_own_thread {
+            true => Duration::ZERO,
+            false => self.seize + self.stub + self.release,
+        };
         borrowed.max(self.unusable_stop_time)
     }
 }

@@ -9,6 +9,7 @@
 
 use crate::VerifiedFd;
 use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 /// The prefix of such paths. It is not `/proc/self`: that is the main thread, which may have ended,
@@ -41,13 +42,25 @@ fn used() -> Vec<RawFd> {
     used
 }
 
-/// Duplicates `fd` to a number by which no library has been loaded so far. The engine counts down
-/// from the limit (or from 1023). This function starts half way up, so that the two do not meet
-/// soon. It tries all other numbers before it gives up.
+/// Duplicates `fd` to a number by which no library has been loaded so far.
+///
+/// The engine's number is in the upper half of the process's table of descriptors, whose size is a
+/// power of two. This one is in the lower half's upper half, so that the two do not meet, and the table
+/// stays as large as it is. To enlarge it, the kernel waits until all processors were seen outside of it.
+/// Where no such number is free, this function starts half way up to the limit, and tries all other
+/// numbers before it gives up.
 ///
 /// # Errors
 /// No number is free below the process's limit.
 pub fn renumber(fd: VerifiedFd) -> Result<VerifiedFd, String> {
+    let used = used();
+    for number in below_the_engines(&used).rev() {
+        let copy = fd.duplicate(number);
+        // In place of a number that is in use, the kernel returns the next free one.
+        if let Some(copy) = copy.filter(|copy| copy.number() == number && !used.contains(&number)) {
+            return Ok(copy);
+        }
+    }
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -55,7 +68,6 @@ pub fn renumber(fd: VerifiedFd) -> Result<VerifiedFd, String> {
     // SAFETY: the out pointer is valid.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let limit = RawFd::try_from(limit.rlim_cur.min(1024)).unwrap_or(1024);
-    let used = used();
     // Programs expect to get low numbers next, so those are tried last.
     let half = limit / 2;
     for number in (half..limit).chain((3..half).rev()) {
@@ -76,9 +88,28 @@ pub fn renumber(fd: VerifiedFd) -> Result<VerifiedFd, String> {
     ))
 }
 
+/// Returns the range of numbers to try first. It is empty if the engine's own number is low or not known.
+fn below_the_engines(used: &[RawFd]) -> Range<RawFd> {
+    let engine = used.iter().max().copied().unwrap_or(0);
+    match engine.checked_ilog2() {
+        // Below 16 are the numbers that programs expect to get next.
+        Some(power @ 5..) => 1 << (power - 1)..1 << power,
+        _ => 0..0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_below_the_engines_half_comes_first() {
+        assert_eq!(below_the_engines(&[40]), 16..32);
+        assert_eq!(below_the_engines(&[20, 63]), 16..32);
+        assert_eq!(below_the_engines(&[981, 40]), 256..512);
+        assert_eq!(below_the_engines(&[17]), 0..0);
+        assert_eq!(below_the_engines(&[]), 0..0);
+    }
 
     #[test]
     fn each_library_gets_an_unused_number_below_the_limit() {

@@ -278,7 +278,15 @@ fn free_number() -> Option<RawFd> {
     let top = RawFd::try_from(top.min(NUMBERS)).ok()?;
     let loaded = loaded_by_number();
     let last = LAST_NUMBER.load(Ordering::Relaxed);
-    (3..top.min(last)).rev().find(|number| {
+    // A table of descriptors has room for 64 at least. The kernel enlarges it for a higher number, after
+    // all processors were seen outside of the process.
+    let first = 32..top.min(64);
+    let rest = (3..top).rev().filter(|number| !first.contains(number));
+    let order = || first.clone().rev().chain(rest.clone());
+    let next = order()
+        .position(|number| number == last)
+        .map_or(0, |at| at + 1);
+    order().skip(next).find(|number| {
         // SAFETY: the call takes numbers.
         let open = unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
         !open && !loaded.get().contains(number)

@@ -12,6 +12,7 @@ use midair_record::spool::{Area, outcome};
 use midair_sdk_api::{changes, notes, registration, setting};
 use midair_sdk_device::queue::{traces, windows};
 use midair_sdk_hot::pause;
+use midair_sdk_hot::probe::barrier;
 use midair_settings::{
     ATTACH_ANNOUNCE, KEEP_RESULTS, MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME,
 };
@@ -27,6 +28,8 @@ struct Worker {
     recorded: Option<Vec<(String, String)>>,
     /// Whether this session is announced.
     is_announced: bool,
+    /// Whether this process was registered for barriers, or the kernel refused it.
+    is_registered: bool,
 }
 
 /// Returns the settings that decide what a session records. Where and how results are written is
@@ -83,6 +86,7 @@ pub unsafe fn enter(boot: *mut BootBlock) {
 
 impl Work for Worker {
     fn reset_after_fork(&mut self) {
+        self.is_registered = false;
         crate::forked::reset_after_fork();
     }
 
@@ -158,7 +162,13 @@ impl Work for Worker {
     }
 
     fn tick(&mut self) -> bool {
-        collect::with(|collection| collection.tick())
+        let busy = collect::with(|collection| collection.tick());
+        if !self.is_registered {
+            // The end of the session needs it, and nothing waits for this thread meanwhile.
+            barrier::register();
+            self.is_registered = true;
+        }
+        busy
     }
 
     fn slots(&self) -> u32 {

@@ -14,6 +14,7 @@
 //! no lock, no allocation and no system call, except in a thread's very first call, which claims
 //! its slot.
 
+pub mod barrier;
 pub(crate) mod control;
 mod events;
 pub(crate) mod graph_steps;
@@ -99,18 +100,9 @@ pub fn quiesce(limit: Duration) -> bool {
 /// Waits until each thread was seen outside once. Then everything that was decided from an earlier
 /// read of the control page is done.
 fn everyone_outside(limit: Duration) -> bool {
-    // After this, a thread either has a visible `busy`, or will read the new generation.
-    // SAFETY: the system call takes no pointers.
-    let barrier = unsafe {
-        libc::syscall(
-            libc::SYS_membarrier,
-            libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
-            0,
-            0,
-        )
-    };
+    let barred = barrier::all_threads();
     let end = Instant::now() + limit;
-    if barrier != 0 {
+    if !barred {
         // There is no membarrier (seccomp, old kernel). Store buffers drain within microseconds,
         // and 20 ms is far more than that.
         std::thread::sleep(Duration::from_millis(20));

@@ -39,15 +39,6 @@ pub fn prepare() -> bool {
         unsafe { libc::munmap(page, 4096) };
         return false;
     }
-    // SAFETY: the registration takes no pointers. If it fails, `quiesce` only has to wait by time.
-    unsafe {
-        libc::syscall(
-            libc::SYS_membarrier,
-            libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
-            0,
-            0,
-        )
-    };
     STATE.control.store(page.cast(), Release);
     is_ours();
     threads::prepare()
