@@ -290,7 +290,7 @@ fn python_asks_at_a_socket() -> Result<()> {
     server.end()
 }
 
-/// The chart asks for no more than the DaemonSet, by a check that needs no helm.
+/// The chart asks for no more than the DaemonSet, as helm renders it.
 #[test]
 fn the_chart_has_the_rights_of_the_daemon_set() -> Result<()> {
     let examples = workspace().join("examples/serve");
