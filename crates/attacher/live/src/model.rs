@@ -24,7 +24,7 @@ const MOST_CALLS: usize = 8192;
 const MOST_SYMBOLS: usize = 1 << 17;
 const MOST_NAME_BYTES: usize = 32 << 20;
 /// The most devices, and queues.
-const MOST_DEVICES: usize = 64;
+pub(crate) const MOST_DEVICES: usize = 64;
 const MOST_QUEUES: usize = 4096;
 /// The most messages of markers that are kept until they are taken.
 const MOST_MESSAGES: usize = 256;

@@ -5,7 +5,7 @@
 
 use crate::class;
 use crate::delays::Delays;
-use crate::model::{FURTHER, Lanes, Model};
+use crate::model::{FURTHER, Lanes, MOST_DEVICES, Model};
 use crate::snapshot::{FURTHER_KERNELS, UNSEEN, direction_name};
 use midair_output::{Shares, Stat};
 use midair_record::event::Burst;
@@ -51,8 +51,11 @@ impl Totals {
         self.recorded = self.recorded.saturating_add(later.recorded);
         self.time = time;
         for (gpu, times) in &later.gpus {
+            let is_full = self.gpus.len() >= MOST_DEVICES;
             let known = self.gpus.iter_mut().find(|(known, _)| known == gpu);
             match known {
+                // A process may invent others in each session.
+                None if is_full => {}
                 None => self.gpus.push((*gpu, *times)),
                 Some((_, sums)) => {
                     for (sum, time) in sums.iter_mut().zip(times) {
@@ -177,5 +180,25 @@ impl Model {
             untimed: self.untimed,
             worker: self.pulse.worker_ns,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server adds up the sessions of days, and each device is a series of its page.
+    #[test]
+    fn devices_that_a_process_invents_are_limited() {
+        let mut all = Totals::default();
+        for node in 0..1000 {
+            let gpus = vec![(0, [1, 0, 0, 0, 0]), (node, [0, 2, 0, 0, 0])];
+            all.add(&Totals {
+                gpus,
+                ..Totals::default()
+            });
+        }
+        assert_eq!(all.gpus.len(), MOST_DEVICES);
+        assert_eq!(all.gpus[0], (0, [1000, 2, 0, 0, 0]));
     }
 }
