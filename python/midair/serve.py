@@ -112,9 +112,10 @@ class Client:
         seconds: float = 5,
         stacks: Optional[str] = None,
         overhead: Optional[int] = None,
+        **labels: str,
     ) -> bytes:
-        """Returns a profile for pprof of a process, or of all."""
-        query = {"pid": pid, "seconds": seconds, "stacks": stacks, "overhead": overhead}
+        """Returns a profile for pprof of a process, or of all, or of those with such labels: ``program``, ``container``, ``pod``, ``job``, ``rank``."""
+        query = {"pid": pid, "seconds": seconds, "stacks": stacks, "overhead": overhead, **labels}
         return self._read("/debug/pprof/gpu", query, seconds)
 
     def record(

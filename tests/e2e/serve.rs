@@ -2,8 +2,11 @@
 
 mod growth;
 mod http;
+mod kills;
 mod otlp;
 mod push;
+mod readers;
+mod s3;
 mod tls;
 
 use http::{Reply, Server, say};
@@ -222,6 +225,17 @@ fn a_profile_of_all_processes_has_their_labels() -> Result<()> {
         .collect();
     assert_eq!(launches.keys().cloned().collect::<Vec<_>>(), wanted);
     assert!(launches.values().all(|count| *count > 0), "{launches:?}");
+    // One is chosen by its label, and none where none has it.
+    let one = server.get("/debug/pprof/gpu?seconds=0.3&program=served-in-two-b")?;
+    let said = profile(&one.bytes(200)?)?;
+    let samples = said["samples"].as_array().ok_or("no samples")?;
+    let programs: Vec<_> = samples.iter().map(|it| &it["labels"]["program"]).collect();
+    assert!(
+        !programs.is_empty() && programs.iter().all(|it| **it == "served-in-two-b"),
+        "{said}"
+    );
+    let none = server.get("/debug/pprof/gpu?seconds=0.3&program=served-in-two-b&job=7")?;
+    assert_eq!(none.status, 404);
     server.end()
 }
 
@@ -459,11 +473,32 @@ fn a_token_lets_in_and_nothing_else_does() -> Result<()> {
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600))?;
     let token = token.to_str().ok_or("a path is text")?;
     let server = Server::start(&["--token-file", token])?;
-    let host = format!("Host: {}", server.address);
-    let ask = |word: &str| -> Result<Reply> { server.with("/metrics", &[&host, word]) };
+    let address = server.address;
+    let ask = |word: &str| -> Result<Reply> {
+        let head = "GET /metrics HTTP/1.1\r\nConnection: close\r\nHost:";
+        say(
+            address,
+            &format!("{head} {address}\r\n{word}\r\n\r\n").replace("\r\n\r\n\r\n", "\r\n\r\n"),
+        )
+    };
     assert_eq!(ask("")?.status, 401);
     assert_eq!(ask("Authorization: Bearer 0123456789abcdeg")?.status, 401);
     assert_eq!(ask("Authorization: Bearer 0123456789abcdef")?.status, 200);
+    // The file is read again where it changes, and not where others may read it.
+    let write = |text: &str, mode| -> Result<()> {
+        let new = dir.path().join("new");
+        std::fs::write(&new, text)?;
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(mode))?;
+        Ok(std::fs::rename(new, token)?)
+    };
+    write("fedcba9876543210", 0o600)?;
+    until("the new token", || {
+        Ok(ask("Authorization: Bearer fedcba9876543210")?.status == 200)
+    })?;
+    assert_eq!(ask("Authorization: Bearer 0123456789abcdef")?.status, 401);
+    write("0123456789abcdef", 0o644)?;
+    server.says("others may read or replace it; what was read before stays")?;
+    assert_eq!(ask("Authorization: Bearer fedcba9876543210")?.status, 200);
     server.end()?;
     // Without it nothing is opened to other machines.
     let refused =

@@ -2,7 +2,7 @@
 
 use midair_tests::Result;
 use midair_tests::stage::command;
-use midair_tests::target::{PATIENCE, Target};
+use midair_tests::target::{PATIENCE, Target, until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -139,6 +139,12 @@ impl Server {
 
     pub(super) fn get(&self, path: &str) -> Result<Reply> {
         Reply::read(self.open(path, &[])?)
+    }
+
+    /// Waits until it has written this on standard error.
+    pub(super) fn says(&self, text: &str) -> Result<()> {
+        let has = |lines: Vec<String>| lines.iter().any(|line| line.contains(text));
+        until(text, || Ok(has(self.process.errors())))
     }
 
     /// Ends it by a signal.

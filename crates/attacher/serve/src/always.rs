@@ -41,8 +41,9 @@ const SPOOL: u64 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The shortest turn of a process.
 const TURN: Duration = Duration::from_secs(10);
-/// The most kernels of a process that have names of their own, and the name of the others.
+/// The most kernels of a process that have names of their own, the bytes of these names, and the name of the others.
 const MOST_KERNELS: usize = 1000;
+const MOST_NAME_BYTES: usize = 512 << 10;
 const FURTHER: &str = "(further kernels)";
 /// The threads that detach at the end.
 const ENDING: usize = 8;
@@ -568,9 +569,16 @@ fn kernels(watched: &Watched) -> Kernels {
 
 /// Adds kernels. Those beyond the limit have one name.
 fn add(sums: &mut Kernels, more: Kernels) {
+    let mut bytes: usize = sums.keys().map(String::len).sum();
     for (name, (calls, ns)) in more {
-        let fits = sums.len() < MOST_KERNELS || sums.contains_key(&name);
-        let name = if fits { name } else { FURTHER.to_owned() };
+        let is_known = sums.contains_key(&name);
+        let fits = sums.len() < MOST_KERNELS && bytes + name.len() <= MOST_NAME_BYTES;
+        let name = if fits || is_known {
+            name
+        } else {
+            FURTHER.to_owned()
+        };
+        bytes += if is_known { 0 } else { name.len() };
         let sum = sums.entry(name).or_default();
         *sum = (sum.0.saturating_add(calls), sum.1.saturating_add(ns));
     }
@@ -603,8 +611,32 @@ fn in_thread(act: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Counts, page};
+    use crate::metrics::{Counts, Sources, page};
     use crate::text::{Text, write};
+
+    /// Names are a process's own words.
+    #[test]
+    fn kernels_and_their_names_are_limited() {
+        let many = |length: usize| -> Kernels {
+            let names = (0..3 * MOST_KERNELS).map(|number| format!("{number:0length$}"));
+            names.map(|name| (name, (1, 10))).collect()
+        };
+        for (length, most) in [
+            (4, MOST_KERNELS + 1),
+            (4 << 10, MOST_NAME_BYTES / (4 << 10) + 1),
+        ] {
+            let mut sums = Kernels::new();
+            for _ in 0..2 {
+                add(&mut sums, many(length));
+            }
+            assert_eq!(sums.len(), most);
+            let all = sums
+                .values()
+                .fold((0, 0), |all, it| (all.0 + it.0, all.1 + it.1));
+            assert_eq!(all, (6 * MOST_KERNELS as u64, 60 * MOST_KERNELS as u64));
+            assert_eq!(sums.keys().filter(|name| *name == FURTHER).count(), 1);
+        }
+    }
 
     #[test]
     fn a_panic_ends_no_recording_and_is_counted() {
@@ -620,7 +652,13 @@ mod tests {
         assert_eq!(turns, 3);
         let shown = always.shown();
         let page = write(
-            &page(&Counts::new(), 0, None, None, Some(&shown)),
+            &page(
+                &Counts::new(),
+                &Sources {
+                    recorded: Some(&shown),
+                    ..Sources::default()
+                },
+            ),
             Text::Open,
         );
         assert!(page.contains("\nmidair_serve_restarts_total 2\n"), "{page}");

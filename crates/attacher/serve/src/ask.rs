@@ -30,11 +30,16 @@ const FORMATS: [Format; 8] = [
 /// The values of `stacks`.
 const STACKS: [&str; 4] = ["python", "native", "both", "off"];
 
+/// The labels by which processes are chosen, as profiles have them.
+const LABELS: [&str; 5] = ["program", "container", "pod", "job", "rank"];
+
 /// A recording.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Record {
     /// The process, or none for all that may be named.
     pub(crate) pid: Option<u32>,
+    /// The labels that they must have.
+    pub(crate) labels: Vec<(&'static str, String)>,
     pub(crate) time: Duration,
     pub(crate) format: Format,
     pub(crate) stacks: &'static str,
@@ -43,7 +48,7 @@ pub(crate) struct Record {
 }
 
 /// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ask {
     /// What there is to ask for.
     Index,
@@ -90,7 +95,7 @@ impl<'a> Query<'a> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._".contains(&byte);
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
             if !known.contains(&key) || !value.bytes().all(is_plain) {
                 return Err(wrong(format!("this path knows {}", known.join(", "))));
             }
@@ -160,7 +165,8 @@ impl Ask {
             "/metrics" => return none(Ask::Metrics),
             "/processes" => return none(Ask::Processes),
             "/debug/pprof/gpu" => {
-                let query = Query::read(query, &["pid", "seconds", "stacks", "overhead"])?;
+                let keys = ["pid", "seconds", "stacks", "overhead"];
+                let query = Query::read(query, &[&keys[..], &LABELS].concat())?;
                 let pid = match query.get("pid") {
                     None => None,
                     Some(word) => Some(pid(word).ok_or_else(|| wrong("pid is no number"))?),
@@ -223,8 +229,16 @@ impl Ask {
                 Some(number.ok_or_else(|| wrong("overhead is a number from 1 to 100"))?)
             }
         };
+        let labels = LABELS
+            .iter()
+            .filter_map(|key| Some((*key, query.get(key)?)));
+        let labels: Vec<_> = labels.map(|(key, value)| (key, value.to_owned())).collect();
+        if pid.is_some() && !labels.is_empty() {
+            return Err(wrong("pid is given, and labels"));
+        }
         Ok(Ask::Record(Record {
             pid,
+            labels,
             time: query.time("seconds", RECORDED, options.longest)?,
             format,
             stacks: query.one_of("stacks", stacks, &STACKS, |it| it)?,
@@ -282,6 +296,7 @@ mod tests {
             ask("/debug/pprof/gpu?pid=42&seconds=0.5"),
             Ok(Ask::Record(Record {
                 pid: Some(42),
+                labels: Vec::new(),
                 time: Duration::from_millis(500),
                 format: Format::Pprof,
                 stacks: "python",
@@ -292,11 +307,26 @@ mod tests {
             ask("/record/7?format=html&stacks=both&overhead=3"),
             Ok(Ask::Record(Record {
                 pid: Some(7),
+                labels: Vec::new(),
                 time: seconds(5),
                 format: Format::Html,
                 stacks: "both",
                 overhead: Some(3)
             }))
+        );
+        let chosen = ask("/debug/pprof/gpu?job=77&pod=a-1.b_2");
+        let Ok(Ask::Record(Record {
+            labels, pid: None, ..
+        })) = chosen
+        else {
+            panic!("{chosen:?}");
+        };
+        let wanted = [("pod", "a-1.b_2"), ("job", "77")];
+        assert!(
+            labels
+                .iter()
+                .map(|(key, value)| (*key, value.as_str()))
+                .eq(wanted)
         );
     }
 
@@ -334,6 +364,10 @@ mod tests {
             "/metrics?x",
             "/debug/pprof/gpu?pid=",
             "/debug/pprof/gpu?pid=self",
+            "/debug/pprof/gpu?pid=1&job=2",
+            "/debug/pprof/gpu?job=1&job=2",
+            "/debug/pprof/gpu?job=a/b",
+            "/record/1?job=2",
             "/debug/pprof/gpu?pid=1&pid=2",
             "/debug/pprof/gpu?pid=1&seconds=0",
             "/debug/pprof/gpu?pid=1&seconds=61",

@@ -8,6 +8,7 @@
 //! A browser on the same machine may be tricked by a page. So a request to a name that is not this
 //! machine's is refused (DNS rebinding), and so is one that another site's page makes.
 
+use crate::current::Current;
 use crate::private;
 use crate::usage::usage;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN, USER_AGENT};
@@ -16,6 +17,7 @@ use nix::unistd::Uid;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The shortest token, and the most bytes of its file.
 const SHORTEST: usize = 16;
@@ -51,10 +53,13 @@ pub(crate) enum Refused {
     Site,
 }
 
+/// The token of a file.
+pub(crate) type Token = Current<Vec<u8>>;
+
 /// Who may ask.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    token: Option<Vec<u8>>,
+    token: Option<Arc<Token>>,
     users: Vec<u32>,
     hosts: Vec<String>,
     /// Whether connections over TCP have TLS.
@@ -63,7 +68,7 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn new(
-        token: Option<Vec<u8>>,
+        token: Option<Arc<Token>>,
         mut users: Vec<u32>,
         hosts: Vec<String>,
         has_tls: bool,
@@ -103,7 +108,7 @@ impl Clients {
             self.check_site(peer, headers)?;
         }
         match (&self.token, peer) {
-            (Some(token), _) => match has_token(headers, token) {
+            (Some(token), _) => match has_token(headers, &token.get()) {
                 true => Ok(()),
                 false => Err(Refused::Token),
             },
@@ -190,7 +195,7 @@ pub(crate) fn read_token(option: &str, path: &Path) -> Result<Vec<u8>, Failure> 
     match token.len() >= SHORTEST && token.iter().all(u8::is_ascii_graphic) {
         true => Ok(token.to_vec()),
         false => Err(usage(format!(
-            "--{option} {}: a token has at least {SHORTEST} printable characters without spaces",
+            "{option} {}: a token has at least {SHORTEST} printable characters without spaces",
             path.display()
         ))),
     }
@@ -252,6 +257,11 @@ mod tests {
     use super::*;
     use hyper::header::HeaderValue;
 
+    fn token() -> Option<Arc<Token>> {
+        let token = Current::new(&[], || Ok(b"0123456789abcdef".to_vec()));
+        Some(Arc::new(token.unwrap()))
+    }
+
     fn headers(all: &[(&str, &str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in all {
@@ -306,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_token_is_needed_by_everyone_where_there_is_one() {
-        let clients = Clients::new(Some(b"0123456789abcdef".to_vec()), vec![], vec![], false);
+        let clients = Clients::new(token(), vec![], vec![], false);
         let with = |word: &str| headers(&[("host", "10.1.2.3"), ("authorization", word)]);
         for peer in [Peer::Unknown, Peer::Loopback(0), Peer::Local(0)] {
             for right in ["Bearer 0123456789abcdef", "bearer 0123456789abcdef"] {
@@ -349,7 +359,7 @@ mod tests {
             assert_eq!(check(Peer::Certified, refused), Err(Refused::Site));
         }
         // Where a token is asked for as well, both are needed.
-        let clients = Clients::new(Some(b"0123456789abcdef".to_vec()), vec![], vec![], true);
+        let clients = Clients::new(token(), vec![], vec![], true);
         let without = clients.check(Peer::Certified, &headers(&[host]));
         assert_eq!(without, Err(Refused::Token));
     }
@@ -404,7 +414,7 @@ mod tests {
         let with = |text: &str, mode| {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            read_token("token-file", &file).map_err(|failure| failure.what)
+            read_token("--token-file", &file).map_err(|failure| failure.what)
         };
         assert_eq!(
             with("0123456789abcdef\n", 0o640).unwrap(),
@@ -414,6 +424,6 @@ mod tests {
         assert!(with("0123456789abcdef", 0o620).is_err());
         assert!(with("short", 0o600).is_err());
         assert!(with("0123456789abcdef 0123", 0o600).is_err());
-        assert!(read_token("token-file", dir.path()).is_err());
+        assert!(read_token("--token-file", dir.path()).is_err());
     }
 }

@@ -7,10 +7,12 @@
 //! * [`options`] reads the words, [`policy`] says which processes a request may name.
 //! * [`clients`] says who may ask: users of this machine by their number, others by a token; and which
 //!   requests a browser may have been tricked into.
-//!   [`tls`] and [`private`] read what connections are encrypted with.
-//! * [`listen`] accepts connections within limits; [`stall`] ends those that do not move.
+//!   [`tls`] and [`private`] read what connections are encrypted with, and [`current`] reads it again when it changes.
+//! * [`listen`] accepts connections within limits; [`strangers`] limits clients that are not known yet, and [`stall`] ends
+//!   connections that do not move.
 //! * [`ask`] turns a request line into an [`ask::Ask`], and nothing else of a request is obeyed.
-//! * [`otlp`] sends metrics and profiles to a collector, [`push`] writes metrics as Parquet files.
+//! * [`otlp`] sends metrics and profiles to a collector, [`push`] writes metrics as Parquet files, to a directory or to [`s3`]. Both
+//!   reach a [`remote`] server.
 //! * [`work`] attaches, looks and lists; [`answer`] is what goes back.
 //! * [`pages`] makes pages off the threads that serve; [`metrics`] has the server's own, [`processes`] has the ones
 //!   about processes that [`always`] keeps recorded, within a [`budget`]. A [`page`] is written in a [`form`]: [`text`], or [`exposition`] with native
@@ -23,7 +25,10 @@ mod answer;
 mod ask;
 mod budget;
 mod clients;
+mod current;
 mod exposition;
+#[cfg(test)]
+mod fleet;
 mod form;
 mod listen;
 mod metrics;
@@ -35,8 +40,11 @@ mod policy;
 mod private;
 mod processes;
 mod push;
+mod remote;
 mod route;
+mod s3;
 mod stall;
+mod strangers;
 mod text;
 mod tls;
 mod usage;
@@ -78,7 +86,8 @@ fn run(words: &[String]) -> Result<(), Failure> {
         + listen::MOST_LOOKS
         + pages::MAKING
         + otlp::THREADS
-        + push::THREADS;
+        + push::THREADS
+        + current::THREADS;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVING)
         .max_blocking_threads(threads)

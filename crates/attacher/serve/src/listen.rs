@@ -3,12 +3,14 @@
 use crate::answer::refused;
 use crate::budget::uncounted;
 use crate::clients::{Peer, at_the_other_end};
+use crate::current;
 use crate::options::{Address, Options};
 use crate::otlp;
 use crate::push;
 use crate::route::{Server, route};
 use crate::say;
 use crate::stall::Stall;
+use crate::strangers::Place;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
@@ -17,11 +19,13 @@ use hyper::{Request, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use midair_failure::{Failure, Kind};
 use std::convert::Infallible;
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -95,12 +99,13 @@ pub(crate) async fn serve(options: Arc<Options>) -> Result<(), Failure> {
     let mut serving = JoinSet::new();
     otlp::start(&server, &mut serving);
     push::start(&server, &mut serving);
+    current::start(options.files(), &mut serving);
     for listener in listeners {
         // Strangers on a network do not take the places of a unix socket.
         let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         serving.spawn(accept(listener, Arc::clone(&server), connections));
     }
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         let came = signals
             .iter_mut()
             .any(|it| it.poll_recv(context).is_ready());
@@ -199,6 +204,14 @@ async fn connected(accepted: Accepted, server: Arc<Server>, _permit: OwnedSemaph
     match accepted {
         Accepted::Tcp(stream) => {
             let ends = (stream.local_addr(), stream.peer_addr());
+            let place = match (server.options.knows_otherwise(), &ends.1) {
+                (true, Ok(client)) => {
+                    let entered = server.strangers.enter(client.ip(), Instant::now());
+                    let Some(place) = entered else { return };
+                    Some(place)
+                }
+                _ => None,
+            };
             let peer = match ends {
                 (Ok(ours), Ok(client)) if !server.options.knows_otherwise() => {
                     // Where there are many connections, that list is long.
@@ -215,17 +228,21 @@ async fn connected(accepted: Accepted, server: Arc<Server>, _permit: OwnedSemaph
             }
             let _ = stream.set_nodelay(true);
             let Some(tls) = &server.options.tls else {
-                answer(TokioIo::new(stream), peer, server, PATIENCE).await;
+                answer(TokioIo::new(stream), peer, place, server, PATIENCE).await;
                 return;
             };
             let peer = match tls.asks_clients {
                 true => Peer::Certified,
                 false => peer,
             };
-            let accept = uncounted(tls.acceptor.accept(stream));
+            // What a certificate said holds until the files change.
+            let mut changes = tls.acceptor.changes();
+            let acceptor = changes.borrow_and_update().clone();
+            let accept = uncounted(acceptor.accept(stream));
             let shaken = tokio::time::timeout(PATIENCE.head, accept);
             if let Ok(Ok(stream)) = shaken.await {
-                answer(TokioIo::new(stream), peer, server, PATIENCE).await;
+                let changed = async move { drop(changes.changed().await) };
+                answer_until(changed, TokioIo::new(stream), peer, place, server, PATIENCE).await;
             }
         }
         Accepted::Unix(stream) => {
@@ -237,7 +254,7 @@ async fn connected(accepted: Accepted, server: Arc<Server>, _permit: OwnedSemaph
                 let _ = stream.try_write(STRANGER);
                 return;
             }
-            answer(TokioIo::new(stream), peer, server, PATIENCE).await;
+            answer(TokioIo::new(stream), peer, None, server, PATIENCE).await;
         }
     }
 }
@@ -245,11 +262,26 @@ async fn connected(accepted: Accepted, server: Arc<Server>, _permit: OwnedSemaph
 async fn answer(
     stream: impl Read + Write + Unpin,
     peer: Peer,
+    place: Option<Place>,
     server: Arc<Server>,
     patience: Patience,
 ) {
+    answer_until(pending(), stream, peer, place, server, patience).await;
+}
+
+/// Answers requests until this has happened, and the one that is under way then.
+async fn answer_until(
+    ends: impl Future<Output = ()>,
+    stream: impl Read + Write + Unpin,
+    peer: Peer,
+    place: Option<Place>,
+    server: Arc<Server>,
+    patience: Patience,
+) {
+    // Other futures of this connection than this one do not touch it.
+    let place = Arc::new(Mutex::new(place));
     let service = service_fn(move |request: Request<Incoming>| {
-        let server = Arc::clone(&server);
+        let (server, place) = (Arc::clone(&server), Arc::clone(&place));
         async move {
             // While a body is to be read, nothing notices that its client has gone.
             let has_body = request.headers().contains_key(header::TRANSFER_ENCODING)
@@ -262,6 +294,12 @@ async fn answer(
             if answer.status().is_client_error() {
                 let close = header::HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);
+            } else if let Some(place) = place
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_mut()
+            {
+                place.admit(Instant::now());
             }
             Ok::<_, Infallible>(answer)
         }
@@ -272,8 +310,18 @@ async fn answer(
         .max_buf_size(MOST_HEAD)
         .max_headers(MOST_HEADERS)
         .serve_connection(Stall::new(stream, patience.unread), service);
+    let mut connection = pin!(connection);
+    let mut ends = pin!(ends);
+    let mut is_over = false;
+    let served = poll_fn(|context| {
+        if !is_over && ends.as_mut().poll(context).is_ready() {
+            is_over = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(context)
+    });
     // What a client does wrong is its own affair.
-    let _ = tokio::time::timeout(LIFE, connection).await;
+    let _ = tokio::time::timeout(LIFE, served).await;
 }
 
 #[cfg(test)]
@@ -281,7 +329,6 @@ mod tests {
     use super::*;
     use std::io::Read as _;
     use std::io::Write as _;
-    use std::time::Instant;
 
     /// Runs with a server's end of a connection, and returns what its client gets until the end.
     fn answered(words: &'static [u8]) -> (String, Duration) {
@@ -310,6 +357,7 @@ mod tests {
             answer(
                 TokioIo::new(stream),
                 Peer::Loopback(0),
+                None,
                 Arc::new(server),
                 patience,
             )

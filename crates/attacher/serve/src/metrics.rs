@@ -3,7 +3,7 @@
 use crate::otlp::outbox::Exported;
 use crate::page::{Kind, Page};
 use crate::processes::{self, Recorded};
-use crate::push::Pushed;
+use crate::push::pushed::Pushed;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -32,14 +32,21 @@ impl Counts {
     }
 }
 
-/// Returns the page. `recorded` is what is recorded all the time.
-pub(crate) fn page(
-    counts: &Counts,
-    under_way: usize,
-    exported: Option<&Exported>,
-    pushed: Option<&Pushed>,
-    recorded: Option<&Recorded>,
-) -> Page {
+/// What a page has, next to the counts.
+#[derive(Debug, Default)]
+pub(crate) struct Sources<'a> {
+    /// Attaches and looks of requests.
+    pub(crate) under_way: usize,
+    /// Connections of strangers that found no place.
+    pub(crate) strangers: u64,
+    pub(crate) exported: Option<&'a Exported>,
+    pub(crate) pushed: Option<&'a Pushed>,
+    /// What is recorded all the time.
+    pub(crate) recorded: Option<&'a Recorded>,
+}
+
+/// Returns the page.
+pub(crate) fn page(counts: &Counts, from: &Sources<'_>) -> Page {
     let mut page = Page::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     page.family("midair_build", Kind::Info, "", "The version")
@@ -56,7 +63,7 @@ pub(crate) fn page(
     }
     let help = "Attaches and looks of requests that are under way";
     page.family("midair_serve_sessions", Kind::Gauge, "", help)
-        .add(&[], under_way as f64);
+        .add(&[], from.under_way as f64);
     let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     let spent = spent.map(Duration::from).unwrap_or_default();
     let (name, help) = ("midair_serve_cpu_seconds", "Processor time of the server");
@@ -69,13 +76,16 @@ pub(crate) fn page(
     let help = "Threads that wait for a process that does not answer";
     page.family("midair_serve_hanging_looks", Kind::Gauge, "", help)
         .add(&[], midair_session::hanging_looks() as f64);
-    if let Some(exported) = exported {
+    let help = "Connections of clients without a right to ask so far that found no place";
+    page.family("midair_serve_refused_connections", Kind::Counter, "", help)
+        .add(&[], from.strangers as f64);
+    if let Some(exported) = from.exported {
         exported.write(&mut page);
     }
-    if let Some(pushed) = pushed {
+    if let Some(pushed) = from.pushed {
         pushed.write(&mut page);
     }
-    if let Some(recorded) = recorded {
+    if let Some(recorded) = from.recorded {
         processes::write(&mut page, recorded);
     }
     page
@@ -92,10 +102,12 @@ mod tests {
         counts.answered("top", 200);
         counts.answered("top", 200);
         for text in [Text::Open, Text::Prometheus] {
-            let page = write(
-                &page(&counts, 3, None, None, Some(&Recorded::default())),
-                text,
-            );
+            let from = Sources {
+                under_way: 3,
+                recorded: Some(&Recorded::default()),
+                ..Sources::default()
+            };
+            let page = write(&page(&counts, &from), text);
             assert!(page.contains("midair_serve_requests_total{kind=\"top\",status=\"200\"} 2\n"));
             assert!(page.contains("\nmidair_serve_sessions 3\n"));
             assert_eq!(page.ends_with("\n# EOF\n"), text == Text::Open);

@@ -1,9 +1,13 @@
 //! The words of the program, by the table in `midair-settings`.
 
-use crate::clients::{Clients, read_token};
+use crate::clients::{Clients, Token, read_token};
+use crate::current::{Current, Refresh};
 use crate::otlp::client::Collector;
 use crate::policy::Policy;
-use crate::tls::Tls;
+use crate::push::kept::Kept;
+use crate::push::to::To;
+use crate::s3::{Bucket, SCHEME};
+use crate::tls::{Files, Tls};
 use crate::usage::usage;
 use midair_failure::Failure;
 use midair_settings::{SERVE, ServeOption, duration_word};
@@ -11,6 +15,7 @@ use nix::unistd::User;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest time that `--longest` may name.
@@ -36,6 +41,7 @@ pub(crate) enum Address {
 pub(crate) struct Options {
     pub(crate) listen: Vec<Address>,
     pub(crate) clients: Clients,
+    token: Option<Arc<Token>>,
     /// TLS of connections over TCP.
     pub(crate) tls: Option<Tls>,
     pub(crate) policy: Policy,
@@ -48,7 +54,7 @@ pub(crate) struct Options {
     /// Where metrics are sent to, and how often.
     pub(crate) otlp: Option<(Collector, Duration)>,
     /// Where metrics are written to, and how often.
-    pub(crate) push: Option<(PathBuf, Duration)>,
+    pub(crate) push: Option<(To, Duration)>,
     /// The most MiB of one request's records, and of its answer.
     pub(crate) most_mib: u64,
 }
@@ -109,6 +115,23 @@ impl Options {
         self.clients.has_token() || self.tls.as_ref().is_some_and(|tls| tls.asks_clients)
     }
 
+    /// Returns the files that are read again when they change.
+    pub(crate) fn files(&self) -> Vec<Arc<dyn Refresh>> {
+        let mut all: Vec<Arc<dyn Refresh>> = Vec::new();
+        if let Some(token) = &self.token {
+            all.push(Arc::clone(token) as Arc<dyn Refresh>);
+        }
+        if let Some(tls) = &self.tls {
+            all.push(Arc::clone(&tls.acceptor) as Arc<dyn Refresh>);
+        }
+        let collector = self
+            .otlp
+            .as_ref()
+            .and_then(|(collector, _)| collector.token());
+        all.extend(collector.map(|token| Arc::clone(token) as Arc<dyn Refresh>));
+        all
+    }
+
     /// Reads the words.
     ///
     /// # Errors
@@ -119,8 +142,7 @@ impl Options {
             .map(address)
             .collect::<Result<_, _>>()?;
         let token = given.one("token-file").map(Path::new);
-        let token = token.map(|file| read_token("token-file", file));
-        let token = token.transpose()?;
+        let token = token.map(read_again).transpose()?;
         let open =
             |address: &&Address| matches!(address, Address::Tcp(at) if !at.ip().is_loopback());
         let tls = tls(&given)?;
@@ -139,11 +161,12 @@ impl Options {
         Ok(Options {
             listen,
             clients: Clients::new(
-                token,
+                token.clone(),
                 users(&given.all("client-user"))?,
                 hosts.map(str::to_ascii_lowercase).collect(),
                 tls.is_some(),
             ),
+            token,
             tls,
             policy: Policy::new(
                 users(&given.all("only-user"))?,
@@ -154,10 +177,7 @@ impl Options {
             longest,
             always: given.one("always").map(percent).transpose()?,
             otlp: otlp(&given)?,
-            push: match given.one("push") {
-                None => None,
-                Some(directory) => Some((PathBuf::from(directory), every(&given, "push-every")?)),
-            },
+            push: push(&given)?,
             most_mib: given.number("most-mib", 1 << 20)?,
         })
     }
@@ -173,12 +193,47 @@ fn percent(word: &str) -> Result<u32, Failure> {
     })
 }
 
+/// Reads the token of `--token-file`, now and when it changes.
+fn read_again(file: &Path) -> Result<Arc<Token>, Failure> {
+    let path = file.to_owned();
+    let read = move || read_token("--token-file", &path);
+    Current::new(&[Some(file)], read).map(Arc::new)
+}
+
 fn tls(given: &Given<'_>) -> Result<Option<Tls>, Failure> {
-    let path = |option: &str| given.one(option).map(Path::new);
-    match (path("tls-cert"), path("tls-key"), path("tls-client-ca")) {
+    let path = |option: &str| given.one(option).map(PathBuf::from);
+    let (ca, crl) = (path("tls-client-ca"), path("tls-client-crl"));
+    if crl.is_some() && ca.is_none() {
+        return Err(usage(
+            "--tls-client-crl requires --tls-client-ca".to_owned(),
+        ));
+    }
+    match (path("tls-cert"), path("tls-key"), &ca) {
         (None, None, None) => Ok(None),
-        (Some(cert), Some(key), ca) => Tls::new(cert, key, ca).map(Some),
+        (Some(cert), Some(key), _) => Tls::new(Files { cert, key, ca, crl }).map(Some),
         _ => Err(usage("TLS requires --tls-cert and --tls-key".to_owned())),
+    }
+}
+
+fn push(given: &Given<'_>) -> Result<Option<(To, Duration)>, Failure> {
+    let every = every(given, "push-every")?;
+    let (keep, endpoint) = (given.one("push-keep"), given.one("push-endpoint"));
+    let to = match given.one("push") {
+        Some(word) => match word.strip_prefix(SCHEME) {
+            Some(address) => {
+                let bucket = Bucket::new(address, endpoint)?;
+                let kept = Kept::new(keep.map(Path::new))?;
+                return Ok(Some((To::Bucket(Arc::new((bucket, kept))), every)));
+            }
+            None => Some(To::Directory(PathBuf::from(word))),
+        },
+        None => None,
+    };
+    match keep.or(endpoint) {
+        None => Ok(to.map(|to| (to, every))),
+        Some(_) => Err(usage(
+            "--push-keep and --push-endpoint require --push s3://BUCKET".to_owned(),
+        )),
     }
 }
 
@@ -196,9 +251,8 @@ fn otlp(given: &Given<'_>) -> Result<Option<(Collector, Duration)>, Failure> {
         (None, None) => Ok(None),
         (None, Some(_)) => Err(usage("--otlp-token-file requires --otlp".to_owned())),
         (Some(url), token) => {
-            let token = token.map(|file| read_token("otlp-token-file", file));
             let ca = given.one("otlp-ca").map(Path::new);
-            Ok(Some((Collector::new(url, token.transpose()?, ca)?, every)))
+            Ok(Some((Collector::new(url, token, ca)?, every)))
         }
     }
 }
@@ -266,6 +320,11 @@ mod tests {
             ("--tls-cert /x", "requires --tls-cert and --tls-key"),
             ("--tls-client-ca /x", "requires --tls-cert and --tls-key"),
             ("--tls-cert /nowhere/x --tls-key /nowhere/y", "/nowhere/x"),
+            ("--tls-client-crl /x", "requires --tls-client-ca"),
+            ("--push s3://", "is not a bucket"),
+            ("--push s3://b/../c", "is not a bucket"),
+            ("--push /x --push-keep /y", "require --push s3://"),
+            ("--push-endpoint http://x", "require --push s3://"),
             ("--otlp ftp://collector", "--otlp"),
             ("--otlp http://", "--otlp"),
             ("--otlp http://c/?x=1", "--otlp"),

@@ -11,13 +11,13 @@ pub(crate) mod outbox;
 mod profiles;
 mod signal;
 
+use crate::remote::jitter;
 use crate::route::Server;
 use crate::say;
 use client::Sent;
 use outbox::{Outbox, Outcome};
 use profiles::Profiles;
 use signal::Signal;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::{JoinSet, spawn_blocking};
@@ -112,9 +112,4 @@ async fn send(server: Arc<Server>, outbox: Arc<Outbox>) {
             _ => {}
         }
     }
-}
-
-/// Returns a factor by which servers that failed together do not come back together.
-fn jitter() -> f64 {
-    0.75 + (RandomState::new().hash_one(0) % 512) as f64 / 1024.0
 }

@@ -240,10 +240,11 @@ mod tests {
     }
 
     /// Families that are there where metrics are sent or written.
-    const OTLP: [&str; 3] = [
+    const OTLP: [&str; 4] = [
         "midair_otlp_requests_total",
         "midair_otlp_rejected_total",
         "midair_push_files_total",
+        "midair_push_uploads_total",
     ];
 
     /// What comes with midair and asks for metrics asks for those that are there.
@@ -256,6 +257,7 @@ mod tests {
             "cpu_seconds_total",
             "uptime_seconds",
             "hanging_looks",
+            "refused_connections_total",
         ];
         let server = server.map(|name| format!("midair_serve_{name}"));
         let server = [server.as_slice(), &OTLP.map(str::to_owned)].concat();

@@ -5,12 +5,13 @@ use crate::answer::{Answer, Body, answer, document, refused, text};
 use crate::ask::{Ask, NotAsked};
 use crate::clients::{Peer, Refused};
 use crate::form::Form;
-use crate::metrics::{self, Counts};
+use crate::metrics::{self, Counts, Sources};
 use crate::options::Options;
 use crate::otlp::outbox::Exported;
 use crate::page::Page;
 use crate::pages::Pages;
-use crate::push::Pushed;
+use crate::push::pushed::Pushed;
+use crate::strangers::Strangers;
 use crate::work::Work;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AGE, ALLOW, HeaderValue, WWW_AUTHENTICATE};
@@ -23,6 +24,8 @@ use std::sync::Arc;
 pub(crate) struct Server {
     pub(crate) options: Arc<Options>,
     pub(crate) counts: Counts,
+    /// Connections whose clients have no right to ask so far.
+    pub(crate) strangers: Arc<Strangers>,
     pages: Pages,
     /// What was sent to a collector, where that was asked for.
     pub(crate) exported: Option<Arc<Exported>>,
@@ -37,7 +40,7 @@ const INDEX: &str = "\
 /processes                                 as midair ps --json
 /top/PID?seconds=1                         as midair top --json; stream=1: server-sent events
 /why/PID?seconds=1                         as midair why --json
-/debug/pprof/gpu?pid=PID&seconds=5         the GPU's time by launch stack, for pprof; without pid of all processes
+/debug/pprof/gpu?pid=PID&seconds=5         the GPU's time by launch stack, for pprof; without pid of all processes, or of job=, rank=, pod=, container=, program=
 /record/PID?seconds=5&format=pftrace       a recording as a file
 ";
 
@@ -55,6 +58,7 @@ impl Server {
         Ok(Server {
             work: Work::new(Arc::clone(&options))?,
             counts: Counts::new(),
+            strangers: Arc::new(Strangers::new()),
             pages: Pages::default(),
             exported: options.otlp.is_some().then(Arc::default),
             pushed: options.push.is_some().then(Arc::default),
@@ -70,14 +74,14 @@ impl Server {
     /// Makes the page of metrics.
     pub(crate) fn page(&self) -> Page {
         let recorded = self.work.always().map(|always| always.shown());
-        let exported = self.exported.as_deref();
-        metrics::page(
-            &self.counts,
-            self.work.under_way(),
-            exported,
-            self.pushed.as_deref(),
-            recorded.as_ref(),
-        )
+        let from = Sources {
+            under_way: self.work.under_way(),
+            strangers: self.strangers.refused(),
+            exported: self.exported.as_deref(),
+            pushed: self.pushed.as_deref(),
+            recorded: recorded.as_ref(),
+        };
+        metrics::page(&self.counts, &from)
     }
 }
 

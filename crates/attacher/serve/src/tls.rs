@@ -1,17 +1,19 @@
 //! TLS of connections over TCP, by rustls: version 1.3 alone, which all scrapers and collectors of these years speak.
-//! A client may be asked for a certificate of one authority, and needs no token then.
+//! A client may be asked for a certificate of one authority, and needs no token then. What that authority has revoked is
+//! in a list next to it. Files that change are read again ([`crate::current`]).
 
+use crate::current::Current;
 use crate::private;
 use crate::usage::usage;
 use midair_failure::Failure;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -25,19 +27,20 @@ const SYSTEM: [&str; 3] = [
 ];
 
 /// How connections are accepted.
-#[derive(Clone)]
+#[derive(Debug)]
 pub(crate) struct Tls {
-    pub(crate) acceptor: TlsAcceptor,
+    pub(crate) acceptor: Arc<Current<TlsAcceptor>>,
     /// Whether clients must have a certificate.
     pub(crate) asks_clients: bool,
 }
 
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
-            .field("asks_clients", &self.asks_clients)
-            .finish_non_exhaustive()
-    }
+/// The files of `--tls-cert`, `--tls-key`, `--tls-client-ca` and `--tls-client-crl`.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) crl: Option<PathBuf>,
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -45,7 +48,7 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 fn failed(option: &str, path: &Path, why: impl fmt::Display) -> Failure {
-    usage(format!("--{option} {}: {why}", path.display()))
+    usage(format!("{option} {}: {why}", path.display()))
 }
 
 fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
@@ -67,45 +70,85 @@ fn authorities(option: &str, path: &Path) -> Result<RootCertStore, Failure> {
     }
 }
 
-impl Tls {
-    /// Reads the files of `--tls-cert`, `--tls-key` and `--tls-client-ca`.
-    ///
-    /// # Errors
-    /// Where one is not what it should be, or others may read the key.
-    pub(crate) fn new(cert: &Path, key: &Path, ca: Option<&Path>) -> Result<Tls, Failure> {
-        let chain = certificates("tls-cert", cert)?;
-        let secret = private::read_secret("tls-key", key, MOST)?;
+/// Reads lists of revoked certificates.
+fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Failure> {
+    let failed = |why: &dyn fmt::Display| failed("--tls-client-crl", path, why);
+    let bytes = private::read(path, MOST).map_err(|error| failed(&error))?;
+    let all: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&bytes).collect();
+    let all = all.map_err(|error| failed(&error))?;
+    match all.is_empty() {
+        true => Err(failed(&"there is no list of revoked certificates in it")),
+        false => Ok(all),
+    }
+}
+
+impl Files {
+    /// Reads them.
+    fn acceptor(&self) -> Result<TlsAcceptor, Failure> {
+        let chain = certificates("--tls-cert", &self.cert)?;
+        let secret = private::read_secret("--tls-key", &self.key, MOST)?;
         let secret = PrivateKeyDer::from_pem_slice(&secret);
-        let secret = secret.map_err(|error| failed("tls-key", key, error))?;
+        let secret = secret.map_err(|error| failed("--tls-key", &self.key, error))?;
         let provider = provider();
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])
-            .map_err(|error| failed("tls-cert", cert, error))?;
-        let config = match ca {
+            .map_err(|error| failed("--tls-cert", &self.cert, error))?;
+        let config = match &self.ca {
             None => config.with_no_client_auth(),
             Some(ca) => {
-                let roots = Arc::new(authorities("tls-client-ca", ca)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let roots = Arc::new(authorities("--tls-client-ca", ca)?);
+                let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                // A certificate whose authority has no list here is refused as well.
+                if let Some(crl) = &self.crl {
+                    verifier = verifier.with_crls(revoked(crl)?);
+                }
                 let verifier = verifier.build();
-                let verifier = verifier.map_err(|error| failed("tls-client-ca", ca, error))?;
+                let verifier = verifier.map_err(|error| failed("--tls-client-ca", ca, error))?;
                 config.with_client_cert_verifier(verifier)
             }
         };
         let config = config.with_single_cert(chain, secret);
-        let mut config = config.map_err(|error| failed("tls-key", key, error))?;
+        let mut config = config.map_err(|error| failed("--tls-key", &self.key, error))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if self.ca.is_some() {
+            // A session that is resumed shows no certificate, which may have ended meanwhile.
+            config.send_tls13_tickets = 0;
+        }
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Where one is not what it should be, or others may read the key.
+    pub(crate) fn new(files: Files) -> Result<Tls, Failure> {
+        let asks_clients = files.ca.is_some();
+        let all = [
+            Some(&files.cert),
+            Some(&files.key),
+            files.ca.as_ref(),
+            files.crl.as_ref(),
+        ];
+        let all = all.map(|file| file.map(PathBuf::as_path));
+        let acceptor = Current::new(&all, {
+            let files = files.clone();
+            move || files.acceptor()
+        })?;
         Ok(Tls {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-            asks_clients: ca.is_some(),
+            acceptor: Arc::new(acceptor),
+            asks_clients,
         })
     }
 }
 
-/// Returns how a collector is connected to: its certificate is of an authority in this file, or of the system's.
+/// Returns how another server is connected to: its certificate is of an authority in the file of this option, or of the
+/// system's.
 ///
 /// # Errors
 /// Where there is no such file, or no authority in it.
-pub(crate) fn connector(ca: Option<&Path>) -> Result<TlsConnector, Failure> {
+pub(crate) fn connector(option: &str, ca: Option<&Path>) -> Result<TlsConnector, Failure> {
     let system = || {
         SYSTEM
             .map(Path::new)
@@ -113,11 +156,11 @@ pub(crate) fn connector(ca: Option<&Path>) -> Result<TlsConnector, Failure> {
             .find(|path| private::is_file(path))
     };
     let path = ca.or_else(system).ok_or_else(|| {
-        usage("this system has no list of authorities".to_owned()).hint("give an --otlp-ca")
+        usage("this system has no list of authorities".to_owned()).hint(format!("give an {option}"))
     })?;
-    let roots = authorities("otlp-ca", path)?;
+    let roots = authorities(option, path)?;
     let config = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
-    let config = config.map_err(|error| failed("otlp-ca", path, error))?;
+    let config = config.map_err(|error| failed(option, path, error))?;
     let config = config.with_root_certificates(roots).with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -188,8 +188,9 @@ impl Work {
         let Ok(permit) = Arc::clone(&self.sessions).try_acquire_owned() else {
             return busy();
         };
+        let (pid, format) = (asked.pid, asked.format);
         let recorded = held(permit, move |gone, permit| {
-            let file = recorded(&tools, asked, &gone)?;
+            let file = recorded(&tools, &asked, &gone)?;
             Ok((file, permit))
         });
         let ((opened, length), permit) = match recorded.await {
@@ -201,8 +202,8 @@ impl Work {
             let _permit = permit;
             send(opened, length, &parts);
         });
-        let of = asked.pid.map_or("all".to_owned(), |pid| pid.to_string());
-        let name = format!("gpu_{of}.{}", asked.format.extension());
+        let of = pid.map_or("all".to_owned(), |pid| pid.to_string());
+        let name = format!("gpu_{of}.{}", format.extension());
         file(&name, Body::Parts(received, Some(length)))
     }
 }
@@ -305,7 +306,7 @@ impl Tools {
 }
 
 /// Records into a file without a name, and returns it with its length.
-fn recorded(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<(File, u64), Failure> {
+fn recorded(tools: &Tools, asked: &Record, gone: &AtomicBool) -> Result<(File, u64), Failure> {
     let all = match asked.pid {
         Some(pid) => vec![recording(tools, pid, 1, asked, gone)?],
         None => recordings(tools, asked, gone)?,
@@ -336,10 +337,20 @@ fn recorded(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<(File, u6
 /// A recording, and what its process is.
 type Labelled = (Recording, Vec<(String, String)>);
 
-/// Records all processes that may be named, at the same time. Some may fail, unless all do.
-fn recordings(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<Vec<Labelled>, Failure> {
+/// Whether a process has these labels.
+fn has(found: &Found, labels: &[(&'static str, String)]) -> bool {
+    labels.is_empty() || {
+        let own = Labels::of(found.pid).unwrap_or_default().pairs();
+        let is_own =
+            |(key, value): &(&str, String)| own.iter().any(|(name, it)| name == key && it == value);
+        labels.iter().all(is_own)
+    }
+}
+
+/// Records all processes that may be named and have the labels, at the same time. Some may fail, unless all do.
+fn recordings(tools: &Tools, asked: &Record, gone: &AtomicBool) -> Result<Vec<Labelled>, Failure> {
     let mut found = gpu_processes();
-    found.retain(|found| tools.options.policy.allows(found));
+    found.retain(|found| tools.options.policy.allows(found) && has(found, &asked.labels));
     if found.len() > MOST_AT_ONCE {
         let what = format!("{} processes are more than {MOST_AT_ONCE}", found.len());
         return Err(Failure::new(Kind::Usage, what).hint("name one: pid=NUMBER"));
@@ -357,10 +368,10 @@ fn recordings(tools: &Tools, asked: Record, gone: &AtomicBool) -> Result<Vec<Lab
     match (done.is_empty(), failed.into_iter().find_map(Result::err)) {
         (false, _) => Ok(done),
         (true, Some(failure)) => Err(failure),
-        (true, None) => {
-            Err(Failure::new(Kind::NotGpu, "no process uses a GPU here")
-                .hint("/processes lists them"))
-        }
+        (true, None) => Err(
+            Failure::new(Kind::NotGpu, "no such process uses a GPU here")
+                .hint("/processes lists them"),
+        ),
     }
 }
 
@@ -369,7 +380,7 @@ fn recording(
     tools: &Tools,
     pid: u32,
     processes: u64,
-    asked: Record,
+    asked: &Record,
     gone: &AtomicBool,
 ) -> Result<Labelled, Failure> {
     let options = &tools.options;

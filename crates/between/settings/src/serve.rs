@@ -70,6 +70,11 @@ pub const SERVE: &[ServeOption] = &[
         "FILE",
         "Require a certificate of this authority (PEM) of every client over TCP; no token is required then",
     ),
+    once(
+        "tls-client-crl",
+        "FILE",
+        "Refuse clients' certificates that are in these lists (PEM) of the authority of --tls-client-ca",
+    ),
     many(
         "client-user",
         "USER",
@@ -121,8 +126,18 @@ pub const SERVE: &[ServeOption] = &[
     ),
     once(
         "push",
+        "WHERE",
+        "Write metrics as Parquet files below this directory, or into s3://BUCKET/PREFIX, by host and day, for DuckDB and others",
+    ),
+    once(
+        "push-endpoint",
+        "URL",
+        "Reach the bucket of --push at this store, instead of AWS_ENDPOINT_URL; AWS_* variables or a file of theirs have the keys",
+    ),
+    once(
+        "push-keep",
         "DIRECTORY",
-        "Write metrics as Parquet files below this directory, by host and day, for DuckDB and others",
+        "Keep files here until the bucket of --push has them, instead of in a temporary directory",
     ),
     with(
         "5m",
