@@ -31,6 +31,8 @@ NAME = "benched-serve"
 def figures(pid):
     proc = pathlib.Path("/proc") / str(pid)
     status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines() if ":" in line)
+    if "VmRSS" not in status:
+        raise SystemExit(f"{pid} has ended")
     ticks = (proc / "stat").read_text().rpartition(")")[2].split()
     return {
         "rss_mib": int(status["VmRSS"].split()[0]) / 1024,
@@ -79,8 +81,12 @@ def bench(words, scratch):
     shutil.copy(STAGE / "lib/midair-demo/workload", scratch / NAME)
     temporary = scratch / "tmp"
     temporary.mkdir()
-    whole = int(words.warm_up + words.seconds + 60 + words.programs / 4)
-    programs = [program(scratch, words.pause_us, whole) for _ in range(words.programs)]
+    whole = int(words.warm_up + words.seconds + 60 + words.programs / 2)
+    programs = []
+    for _ in range(words.programs):
+        programs.append(program(scratch, words.pause_us, whole))
+        # Many that start at once would be a bench of their own.
+        time.sleep(0.2)
     command = [STAGE / "bin/midair", "serve", "--listen", "127.0.0.1:0", "--always", "1%", "--only-name", NAME]
     server = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, text=True)
     base = server.stderr.readline().split()[-1]
@@ -100,6 +106,10 @@ def bench(words, scratch):
             for key in ("rss_mib", "descriptors", "mappings", "threads"):
                 row[f"programs_{key}"] = sum(it[key] for it in seen)
             rows.append(row)
+            if words.to:
+                # A run of hours that is ended early has its figures.
+                with words.to.open("a") as file:
+                    file.write("\t".join(row if len(rows) == 1 else (f"{value:.2f}" for value in row.values())) + "\n")
         if words.visitors and now >= next_visit:
             next_visit += words.visitors
             if visitor:
@@ -108,7 +118,10 @@ def bench(words, scratch):
             visitor = program(scratch, words.pause_us, whole)
             pid = programs[0].pid
             for path in (f"/debug/pprof/gpu?pid={pid}&seconds=1", f"/top/{pid}?stream=1&interval=0.5&seconds=1", "/processes"):
-                ask(base + path)
+                try:
+                    ask(base + path)
+                except OSError as error:
+                    print(f"{now - began:.0f} s: {path}: {error}")
         time.sleep(max(0.0, min(next_scrape, next_visit if words.visitors else next_scrape) - time.monotonic()))
     took, last = time.monotonic() - began, figures(server.pid)
     page = ask(base + "/metrics")[1].decode()
@@ -126,9 +139,6 @@ def bench(words, scratch):
         if key not in ("seconds", "server_processor_s"):
             start, end = (statistics.median(row[key] for row in part) for part in (rows[:tenth], rows[-tenth:]))
             print(f"  {key}: {start:.1f} to {end:.1f}")
-    if words.to:
-        lines = ["\t".join(rows[0])] + ["\t".join(f"{value:.2f}" for value in row.values()) for row in rows]
-        words.to.write_text("\n".join(lines) + "\n")
     if visitor:
         visitor.kill()
     wrong = 0

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 
 /// How long a request waits for its own page where there is an earlier one, and where there is none.
-const LONG: Duration = Duration::from_millis(40);
+const LONG: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(10);
 /// The oldest page that is an answer.
 const OLDEST: Duration = Duration::from_secs(300);
