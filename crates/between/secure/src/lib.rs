@@ -1,6 +1,7 @@
 //! Whether this process has more rights than its user, which variables it may then obey, and what
 //! its start leaves of those rights ([`begin`]); and which signals whoever started it ignores
-//! ([`is_ignored`]). [`filter`] takes system calls away from a helper process.
+//! ([`is_ignored`]). [`filter`] takes system calls away from a helper process, and
+//! [`own_output`] keeps its answers apart from what a library prints.
 //!
 //! A set-uid program, or one with file capabilities, keeps the environment of the user who started
 //! it. A variable that names a file or a library, or that causes one to be loaded, would let that
@@ -19,6 +20,9 @@ mod start;
 pub use start::{Command, Refused, begin, drop_all, held};
 
 use std::ffi::{OsString, c_int};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Whether starting this program gave it rights that its user lacks: by set-uid, set-gid, file
 /// capabilities, or a rule of a security module. The kernel says so (`AT_SECURE`, see
@@ -46,6 +50,21 @@ pub fn variable(name: &str) -> Option<OsString> {
         return None;
     }
     std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Keeps standard output for the answers of a helper process alone: what the libraries that it loads
+/// print goes to standard error. It is called once, before there is another thread.
+///
+/// # Errors
+/// When the descriptors cannot be duplicated.
+pub fn own_output() -> io::Result<File> {
+    let (out, error) = (io::stdout(), io::stderr());
+    let own = out.as_fd().try_clone_to_owned()?;
+    // SAFETY: both descriptors are open, and no other thread exists yet that could close them.
+    if unsafe { libc::dup2(error.as_raw_fd(), out.as_raw_fd()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(File::from(own))
 }
 
 #[cfg(test)]

@@ -15,9 +15,7 @@ mod rights;
 use midair_disassemble::tools::{LIBRARY, OBJDUMP, REMEDY};
 use midair_disassemble::wire::{BY, NONE, Question};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 
 /// A disassembler.
@@ -28,7 +26,7 @@ trait Disassembler {
 
 fn main() -> io::Result<()> {
     limits::set()?;
-    let mut answer = own_output()?;
+    let mut answer = io::LineWriter::new(midair_secure::own_output()?);
     let mut input = io::stdin().lock();
     let Some(device) = Question::read_device(&mut input)? else {
         return Err(not_understood());
@@ -87,19 +85,4 @@ fn program(file: &OsStr, device: &str) -> Opened {
 fn after<'a>(argument: &'a OsString, start: &str) -> Option<&'a OsStr> {
     let rest = argument.as_bytes().strip_prefix(start.as_bytes())?;
     Some(OsStr::from_bytes(rest))
-}
-
-/// Keeps standard output for the answer alone: what libraries print goes to standard error.
-fn own_output() -> io::Result<io::LineWriter<File>> {
-    let (out, error) = (io::stdout().as_raw_fd(), io::stderr().as_raw_fd());
-    // SAFETY: both descriptors are open, and no other thread exists yet that could close them.
-    let own = unsafe {
-        let own = libc::fcntl(out, libc::F_DUPFD_CLOEXEC, 3);
-        if own < 0 || libc::dup2(error, out) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        own
-    };
-    // SAFETY: the duplicate is open, and nothing else owns it.
-    Ok(io::LineWriter::new(unsafe { File::from_raw_fd(own) }))
 }

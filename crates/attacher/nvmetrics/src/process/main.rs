@@ -7,9 +7,7 @@
 
 use midair_nvmetrics::sampling;
 use midair_nvmetrics::wire::{Event, Question};
-use std::fs::File;
 use std::io::{self, BufRead, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -17,7 +15,7 @@ use std::time::Duration;
 const LINGER: Duration = Duration::from_secs(10);
 
 fn main() -> io::Result<()> {
-    let mut answers = own_output()?;
+    let mut answers = midair_secure::own_output()?;
     let library = std::env::args_os().nth(1).unwrap_or_default();
     let mut lines = io::stdin().lock().lines().map_while(Result::ok);
     let Some(question) = Question::read(&mut lines) else {
@@ -41,19 +39,4 @@ fn main() -> io::Result<()> {
     // The clean-up of CUPTI and of the driver is not waited for: the kernel frees what they hold.
     // SAFETY: `_exit` takes no pointers, and every answer has been written.
     unsafe { libc::_exit(0) }
-}
-
-/// Keeps standard output for answers alone: what libraries print goes to standard error.
-fn own_output() -> io::Result<File> {
-    let (out, error) = (io::stdout().as_raw_fd(), io::stderr().as_raw_fd());
-    // SAFETY: both descriptors are open, and no other thread exists yet that could close them.
-    let own = unsafe {
-        let own = libc::fcntl(out, libc::F_DUPFD_CLOEXEC, 3);
-        if own < 0 || libc::dup2(error, out) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        own
-    };
-    // SAFETY: the duplicate is open, and nothing else owns it.
-    Ok(unsafe { File::from_raw_fd(own) })
 }

@@ -14,9 +14,7 @@ mod inside;
 use midair_aqlprofile::making::{self, Library};
 use midair_counters::wire::{Answer, Question};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, BufRead, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
 
 fn main() -> io::Result<()> {
     let names: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -32,7 +30,7 @@ fn main() -> io::Result<()> {
         // descriptor, and `midair ps` knows helpers by their name.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
-    let mut answers = own_output()?;
+    let mut answers = io::BufWriter::new(midair_secure::own_output()?);
     let mut question = Question::default();
     let open = || Library::open(&names).map_err(Answer::Missing);
     for line in io::stdin().lock().lines() {
@@ -64,21 +62,4 @@ fn main() -> io::Result<()> {
         answers.flush()?;
     }
     Ok(())
-}
-
-/// Returns standard output for answers alone. What the library prints goes to standard error
-/// instead.
-fn own_output() -> io::Result<io::BufWriter<File>> {
-    let (out, error) = (io::stdout().as_raw_fd(), io::stderr().as_raw_fd());
-    // SAFETY: these calls duplicate open descriptors of this process, which has no other thread
-    // yet.
-    let own = unsafe {
-        let own = libc::fcntl(out, libc::F_DUPFD_CLOEXEC, 3);
-        if own < 0 || libc::dup2(error, out) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        own
-    };
-    // SAFETY: the duplicate is open, and nothing else owns it.
-    Ok(io::BufWriter::new(unsafe { File::from_raw_fd(own) }))
 }
