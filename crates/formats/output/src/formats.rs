@@ -14,6 +14,7 @@ pub(crate) mod parquet;
 pub(crate) mod pftrace;
 pub(crate) mod pprof;
 pub(crate) mod rocpd;
+mod sorted;
 mod walks;
 
 use crate::files::{FileSet, Numbering, Suffixes, WriteError};

@@ -302,13 +302,9 @@ impl Session<'_> {
 
     /// Writes all events, row by row, and then describes the locations.
     fn write(&mut self) -> Result<(), WriteError> {
-        let Session {
-            job,
-            out,
-            sorter,
-            keys,
-            ..
-        } = self;
+        let none = Sorter::new(&self.out.directory);
+        let sorter = std::mem::replace(&mut self.sorter, none);
+        let Session { job, out, keys, .. } = self;
         let Otf2 {
             anchor,
             archive,
@@ -320,7 +316,7 @@ impl Session<'_> {
         let end = attributes.number_of(definitions, Name::End)?;
         let mut present: Option<(u32, Row, Locations<'_>)> = None;
         let mut written: Vec<(Row, Vec<Written>)> = Vec::new();
-        sorter.drain(
+        sorter.each(
             |error| anchor.failed(error),
             |event| {
                 if present.as_ref().is_none_or(|(row, ..)| *row != event.row) {

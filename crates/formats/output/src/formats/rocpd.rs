@@ -26,7 +26,6 @@ mod record;
 mod rows;
 mod sampled;
 mod schema;
-mod sorted;
 mod stacks;
 mod strings;
 

@@ -1,13 +1,14 @@
 //! Rows in the order of their keys, however many there are and in whatever order they come.
 //!
-//! Calls are recorded when they return, and each thread's records come in blocks. So ids are nearly
-//! in order, but no distance is too large. Rows are gathered in memory, sorted when a limit is
+//! Calls are recorded when they return, and each thread's records come in blocks. So ids and times are
+//! nearly in order, but no distance is too large. Rows are gathered in memory, sorted when a limit is
 //! reached, and written as a run into a file without a name. At the end the runs are merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -17,15 +18,41 @@ const GATHERED: usize = 1 << 20;
 const FAN: usize = 64;
 /// The size of a run's buffer.
 const BUFFER: usize = 32 << 10;
+/// What rows are sorted by.
+pub(super) trait Key: Copy + Ord {
+    /// How many bytes it has in a run.
+    const LEN: usize;
+
+    /// Appends its bytes.
+    fn put(&self, to: &mut Vec<u8>);
+
+    /// Reads it from that many bytes; none where there are fewer.
+    fn get(from: &[u8]) -> Option<Self>;
+}
+
+impl Key for i64 {
+    const LEN: usize = 8;
+
+    fn put(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.to_le_bytes());
+    }
+
+    fn get(from: &[u8]) -> Option<i64> {
+        Some(i64::from_le_bytes(*from.first_chunk()?))
+    }
+}
+
 /// The bytes before a row in a run: its key and its length.
-const HEAD: usize = 12;
+const fn head<K: Key>() -> usize {
+    K::LEN + 4
+}
 
 /// Rows that are being gathered.
-pub(super) struct Sorted {
+pub(super) struct Sorted<K = i64> {
     directory: PathBuf,
     limit: usize,
     /// The key, the place and the length of each row in `bytes`.
-    rows: Vec<(i64, u32, u32)>,
+    rows: Vec<(K, u32, u32)>,
     bytes: Vec<u8>,
     file: Option<File>,
     /// The end of the file.
@@ -42,13 +69,14 @@ struct Run {
     end: u64,
 }
 
-impl Sorted {
+impl<K: Key> Sorted<K> {
     /// Makes one that keeps its runs in a directory.
-    pub(super) fn new(directory: &Path) -> Sorted {
+    pub(super) fn new(directory: &Path) -> Sorted<K> {
         Sorted::with_limit(directory, GATHERED)
     }
 
-    fn with_limit(directory: &Path, limit: usize) -> Sorted {
+    /// Makes one that gathers so many bytes before they become a run.
+    pub(super) fn with_limit(directory: &Path, limit: usize) -> Sorted<K> {
         Sorted {
             directory: directory.to_owned(),
             limit,
@@ -61,11 +89,11 @@ impl Sorted {
     }
 
     /// Adds a row.
-    pub(super) fn push(&mut self, key: i64, row: &[u8]) -> io::Result<()> {
+    pub(super) fn push(&mut self, key: K, row: &[u8]) -> io::Result<()> {
         self.rows
             .push((key, self.bytes.len() as u32, row.len() as u32));
         self.bytes.extend_from_slice(row);
-        if self.bytes.len() + 16 * self.rows.len() < self.limit {
+        if self.bytes.len() + size_of::<(K, u32, u32)>() * self.rows.len() < self.limit {
             return Ok(());
         }
         self.spill()
@@ -100,7 +128,7 @@ impl Sorted {
         }
         let many = std::mem::take(of_level);
         let file = self.file()?.try_clone()?;
-        let merged = self.write(|put| merge(&file, &many, &mut *put))?;
+        let merged = self.write(|put| merge(&file, &many, &|error| error, &mut *put))?;
         self.keep(level + 1, merged)
     }
 
@@ -114,13 +142,13 @@ impl Sorted {
     /// Writes rows that are in order behind what is in the file.
     fn write(
         &mut self,
-        each: impl FnOnce(&mut dyn FnMut(i64, &[u8]) -> io::Result<()>) -> io::Result<()>,
+        each: impl FnOnce(&mut dyn FnMut(K, &[u8]) -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<Run> {
         let (at, mut end) = (self.end, self.end);
         let file = self.file()?;
         let mut pending = Vec::with_capacity(2 * BUFFER);
         each(&mut |key, row| {
-            pending.extend_from_slice(&key.to_le_bytes());
+            key.put(&mut pending);
             pending.extend_from_slice(&(row.len() as u32).to_le_bytes());
             pending.extend_from_slice(row);
             if pending.len() >= BUFFER {
@@ -137,10 +165,16 @@ impl Sorted {
 
     /// Gives all rows in the order of their keys. Of those with equal keys, the first that was added
     /// comes first.
-    pub(super) fn each(
+    pub(super) fn each(self, put: impl FnMut(K, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        self.each_or(|error| error, put)
+    }
+
+    /// The same with other errors: the errors of `put`, and what `failed` makes of our own.
+    pub(super) fn each_or<E>(
         mut self,
-        mut put: impl FnMut(i64, &[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+        failed: impl Fn(io::Error) -> E,
+        mut put: impl FnMut(K, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         if self.file.is_none() {
             self.rows.sort_by_key(|(key, ..)| *key);
             let bytes = &self.bytes;
@@ -150,12 +184,12 @@ impl Sorted {
                 .try_for_each(|(key, at, len)| put(*key, row(bytes, *at, *len)));
         }
         if !self.rows.is_empty() {
-            self.spill()?;
+            self.spill().map_err(&failed)?;
         }
         // Runs of higher levels are older.
         let runs: Vec<Run> = self.runs.drain(..).rev().flatten().collect();
         match &self.file {
-            Some(file) => merge(file, &runs, &mut put),
+            Some(file) => merge(file, &runs, &failed, &mut put),
             None => Ok(()),
         }
     }
@@ -167,28 +201,25 @@ fn row(bytes: &[u8], at: u32, len: u32) -> &[u8] {
 }
 
 /// A run that is being read.
-struct Cursor<'f> {
+struct Cursor<'f, K> {
     file: &'f File,
     run: Run,
     bytes: Vec<u8>,
     at: usize,
+    key: PhantomData<K>,
 }
 
-impl Cursor<'_> {
-    /// Returns the next row's key and the place of its bytes, if there is one.
-    fn peek(&mut self) -> io::Result<Option<(i64, usize)>> {
-        self.fill(HEAD)?;
-        let Some(head) = self
-            .bytes
-            .get(self.at..)
-            .and_then(<[u8]>::first_chunk::<HEAD>)
-        else {
+impl<K: Key> Cursor<'_, K> {
+    /// Returns the next row's key and length, if there is one, and makes its bytes available.
+    fn peek(&mut self) -> io::Result<Option<(K, usize)>> {
+        self.fill(head::<K>())?;
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let len = rest.get(K::LEN..).and_then(<[u8]>::first_chunk);
+        let (Some(key), Some(len)) = (K::get(rest), len) else {
             return Ok(None);
         };
-        let [a, b, c, d, e, f, g, h, len @ ..] = *head;
-        let key = i64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        let len = u32::from_le_bytes(len) as usize;
-        self.fill(HEAD + len)?;
+        let len = u32::from_le_bytes(*len) as usize;
+        self.fill(head::<K>() + len)?;
         Ok(Some((key, len)))
     }
 
@@ -211,11 +242,12 @@ impl Cursor<'_> {
 }
 
 /// Gives the rows of several runs in order.
-fn merge(
+fn merge<K: Key, E>(
     file: &File,
     runs: &[Run],
-    put: &mut dyn FnMut(i64, &[u8]) -> io::Result<()>,
-) -> io::Result<()> {
+    failed: &impl Fn(io::Error) -> E,
+    put: &mut (impl FnMut(K, &[u8]) -> Result<(), E> + ?Sized),
+) -> Result<(), E> {
     let mut cursors = Vec::with_capacity(runs.len());
     let mut next = BinaryHeap::with_capacity(runs.len());
     for (number, run) in runs.iter().enumerate() {
@@ -224,8 +256,9 @@ fn merge(
             run: *run,
             bytes: Vec::new(),
             at: 0,
+            key: PhantomData,
         };
-        if let Some((key, len)) = cursor.peek()? {
+        if let Some((key, len)) = cursor.peek().map_err(failed)? {
             next.push(Reverse((key, number, len)));
         }
         cursors.push(cursor);
@@ -236,10 +269,10 @@ fn merge(
         };
         // Most rows that follow one another are in one run.
         loop {
-            let from = cursor.at + HEAD;
+            let from = cursor.at + head::<K>();
             put(key, cursor.bytes.get(from..from + len).unwrap_or_default())?;
             cursor.at = from + len;
-            let Some((following, of)) = cursor.peek()? else {
+            let Some((following, of)) = cursor.peek().map_err(failed)? else {
                 break;
             };
             (key, len) = (following, of);

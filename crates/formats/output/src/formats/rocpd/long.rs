@@ -9,7 +9,7 @@ use super::guid::Guid;
 use super::pages::{Pages, Tree};
 use super::record::Record;
 use super::schema;
-use super::sorted::Sorted;
+use crate::formats::sorted::Sorted;
 use rusqlite::Connection;
 use std::path::Path;
 
