@@ -10,6 +10,7 @@
 //! It does not cover leaks (settings that are put into a process's environment stay there on
 //! purpose), Rust's standard library, and tests that read the libraries' files or measure time.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -155,8 +156,9 @@ fn check(is_chosen: impl Fn(&Edge) -> bool) -> Outcome<LeftOut> {
         fs::copy(&library, place.join(name)).at("copying", &library)?;
     }
     prove(&place, &wrapped)?;
+    let programs = test_programs(&edges)?;
     for edge in &edges {
-        let program = test_program(edge)?;
+        let program = test_program(edge, &programs)?;
         let copy = place.join(edge.package);
         fs::copy(&program, &copy).at("copying", &program)?;
         println!("-- {} {}", edge.package, edge.test);
@@ -300,16 +302,34 @@ fn prove(place: &Path, path: &str) -> Outcome<()> {
     ))
 }
 
-/// Returns the ordinary test program of a package, and builds it if it is not there.
-fn test_program(edge: &Edge) -> Outcome<PathBuf> {
-    let mut command = cargo(&["test", "--quiet", "--no-run", "--message-format", "json"]);
-    command.args(["--package", edge.package, "--test", edge.test]);
-    let said = output(command.stderr(Stdio::inherit()))?;
-    let messages = String::from_utf8_lossy(&said);
-    let program = messages
+/// Builds the ordinary test programs as the suite does, and returns cargo's messages about them. With
+/// the whole workspace, libraries have the features with which the suite builds them, and nothing is
+/// compiled a second time for these tests alone.
+fn test_programs(edges: &[&Edge]) -> Outcome<Vec<serde_json::Value>> {
+    let mut command = cargo(&[
+        "build",
+        "--quiet",
+        "--workspace",
+        "--message-format",
+        "json",
+    ]);
+    let names: BTreeSet<&str> = edges.iter().map(|edge| edge.test).collect();
+    command.args(names.iter().flat_map(|name| ["--test", name]));
+    let messages = output(command.stderr(Stdio::inherit()))?;
+    let messages = String::from_utf8_lossy(&messages);
+    Ok(messages
         .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect())
+}
+
+/// Returns the test program of a package.
+fn test_program(edge: &Edge, built: &[serde_json::Value]) -> Outcome<PathBuf> {
+    let manifest = directory_of(edge.package)?.join("Cargo.toml");
+    let program = built
+        .iter()
         .filter(|message| message["target"]["name"] == edge.test)
+        .filter(|message| message["manifest_path"].as_str().map(Path::new) == Some(&manifest))
         .find_map(|message| message["executable"].as_str().map(PathBuf::from));
     program.ok_or_else(|| {
         Failure(format!(

@@ -90,7 +90,12 @@ pub fn install_task(words: &[String]) -> Outcome<()> {
 
 /// Builds and stages. Returns the prefix.
 pub fn stage(build: Build) -> Outcome<PathBuf> {
-    compile(build, PACKAGES)?;
+    match build {
+        // As the suite builds it. When packages are chosen, libraries of others have other features, and
+        // all that is above those would be compiled a second time.
+        Build::Debug => run(&mut cargo(&["build", "--workspace", "--lib", "--bins"]))?,
+        Build::Release | Build::Unchecked => compile(build, PACKAGES)?,
+    }
     stage_built(build)
 }
 
