@@ -24,7 +24,7 @@ const WAIT: u64 = 2;
 
 /// An event in the results.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Told {
+struct EventRecord {
     times: Times,
     operation: u64,
     event: u64,
@@ -57,7 +57,7 @@ const KERNELS: &str = "SELECT COUNT(*) AS n FROM rocpd_kernel_dispatch";
 
 /// The output of a session.
 struct Session {
-    events: Vec<Told>,
+    events: Vec<EventRecord>,
     /// How many have times that are not the device's.
     remarks: usize,
     kernels: u64,
@@ -70,7 +70,7 @@ impl Session {
         let read = reader(&file(out, "results.db")?, &[EVENTS, REMARKS, KERNELS])?;
         assert_eq!(read["foreign_keys"], Value::Array(Vec::new()));
         let rows = |answer: usize| read["answers"][answer].as_array().into_iter().flatten();
-        let told = |row: &Value| Told {
+        let told = |row: &Value| EventRecord {
             times: (number(row, "/start"), number(row, "/end")),
             operation: match row["name"].as_str() {
                 Some("HIP_EVENT_RECORD") => RECORD,
@@ -85,18 +85,18 @@ impl Session {
             agent: number(row, "/agent_id"),
             stream: number(row, "/stream_id"),
         };
-        let mut events: Vec<Told> = rows(0).map(told).collect();
+        let mut events: Vec<EventRecord> = rows(0).map(told).collect();
         events.sort();
 
         let document = json(&file(out, "results.json")?)?;
         let tool = &document["rocprofiler-sdk-tool"][0];
         let records = tool["buffer_records"]["hip_event"].as_array();
-        let mut others: Vec<Told> = Vec::new();
+        let mut others: Vec<EventRecord> = Vec::new();
         for record in records.into_iter().flatten() {
             let agent = number(record, "/agent_id/handle");
             let agents = tool["agents"].as_array().into_iter().flatten();
             let mut agents = agents.filter(|it| number(it, "/id/handle") == agent);
-            others.push(Told {
+            others.push(EventRecord {
                 times: (
                     number(record, "/start_timestamp"),
                     number(record, "/end_timestamp"),
@@ -125,7 +125,7 @@ impl Session {
         })
     }
 
-    fn of(&self, operation: u64, event: u64) -> Vec<&Told> {
+    fn of(&self, operation: u64, event: u64) -> Vec<&EventRecord> {
         let all = self.events.iter();
         all.filter(|told| told.operation == operation && told.event == event)
             .collect()
@@ -305,7 +305,7 @@ fn each_record_is_told_with_its_barrier() -> Result<()> {
     for told in &waits {
         assert_ne!(told.queue, told.source, "{told:?}");
         assert!(queues.contains(&told.source), "{told:?}");
-        let before = |record: &&Told| record.correlation < told.correlation;
+        let before = |record: &&EventRecord| record.correlation < told.correlation;
         let round = records.iter().rposition(before).unwrap();
         let (record, next) = (records[round], followers[round + 2]);
         let is_between = record.times.1 <= told.times.1 && told.times.1 <= next.0;
@@ -315,7 +315,7 @@ fn each_record_is_told_with_its_barrier() -> Result<()> {
 }
 
 /// The records that the client `events` has counted, and how many it was without.
-fn told_to(counts: &BTreeMap<String, u64>) -> Result<(Vec<Told>, u64)> {
+fn told_to(counts: &BTreeMap<String, u64>) -> Result<(Vec<EventRecord>, u64)> {
     let mut all = Vec::new();
     let others = ["dropped", "retired"];
     for name in counts
@@ -341,7 +341,7 @@ fn told_to(counts: &BTreeMap<String, u64>) -> Result<(Vec<Told>, u64)> {
         else {
             return Err(name.clone().into());
         };
-        all.push(Told {
+        all.push(EventRecord {
             times: (start, end),
             operation,
             event,
@@ -397,7 +397,7 @@ fn a_tool_gets_a_record_of_each_event() -> Result<()> {
             let is_whole = told.queue > 0 && told.agent > 0 && told.tid > 0;
             assert!(is_whole && told.correlation > 0, "{told:?}");
         }
-        let of = |operation: u64, event: u64| -> Vec<&Told> {
+        let of = |operation: u64, event: u64| -> Vec<&EventRecord> {
             let all = told.iter();
             all.filter(|told| told.operation == operation && told.event == event)
                 .collect()
@@ -430,7 +430,7 @@ fn a_tool_gets_a_record_of_each_event() -> Result<()> {
                 told.queue != told.source && told.source == first[0].queue,
                 "{told:?}"
             );
-            let before = |record: &&&Told| record.correlation < told.correlation;
+            let before = |record: &&&EventRecord| record.correlation < told.correlation;
             let record = first
                 .iter()
                 .rev()

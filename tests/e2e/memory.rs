@@ -99,13 +99,13 @@ fn said(lines: &[String]) -> Result<Vec<Did>> {
 }
 
 /// A record in the json of a trace.
-struct Told {
+struct AllocationRecord {
     record: Value,
     /// The node of its agent, or -1 without one.
     node: i64,
 }
 
-impl Told {
+impl AllocationRecord {
     fn number(&self, path: &str) -> u64 {
         self.record
             .pointer(path)
@@ -130,7 +130,7 @@ impl Told {
 }
 
 /// Returns the records of a kind, ordered by their start.
-fn told(trace: &Trace, kind: &str) -> Result<Vec<Told>> {
+fn told(trace: &Trace, kind: &str) -> Result<Vec<AllocationRecord>> {
     let whole = json(&trace.dir.join("t_results.json"))?;
     let tool = &whole["rocprofiler-sdk-tool"][0];
     let agents = tool["agents"].as_array().ok_or("no agents")?;
@@ -143,11 +143,11 @@ fn told(trace: &Trace, kind: &str) -> Result<Vec<Told>> {
     let records = tool["buffer_records"][kind]
         .as_array()
         .ok_or("no such kind")?;
-    let told = |record: &Value| Told {
+    let told = |record: &Value| AllocationRecord {
         record: record.clone(),
         node: node(&record["agent_id"]["handle"]),
     };
-    let mut told: Vec<Told> = records.iter().map(told).collect();
+    let mut told: Vec<AllocationRecord> = records.iter().map(told).collect();
     told.sort_by_key(|told| told.times());
     Ok(told)
 }
@@ -155,12 +155,12 @@ fn told(trace: &Trace, kind: &str) -> Result<Vec<Told>> {
 fn allocations(trace: &Trace) -> Result<Vec<Did>> {
     told(trace, "memory_allocation")?
         .iter()
-        .map(Told::did)
+        .map(AllocationRecord::did)
         .collect()
 }
 
 /// Checks that the csv says the same as the json.
-fn csv_agrees(dir: &Path, json: &[Told]) -> Result<()> {
+fn csv_agrees(dir: &Path, json: &[AllocationRecord]) -> Result<()> {
     const NAMES: [&str; 4] = ["ALLOCATE", "VMEM_ALLOCATE", "FREE", "VMEM_FREE"];
     let mut rows = Csv::read(&dir.join("t_memory_allocation_trace.csv"))?.rows;
     rows.sort_by_key(|row| Csv::number(row, "Start_Timestamp").unwrap_or(0));
@@ -214,7 +214,7 @@ fn allocations_are_those_that_the_program_made() -> Result<()> {
         csv_agrees(&dir, &told)?;
         let threads: BTreeSet<u64> = told.iter().map(|told| told.number("/thread_id")).collect();
         assert!(threads.len() == 2 && threads.contains(&u64::try_from(program.pid())?));
-        let id = |told: &Told| told.number("/correlation_id/internal");
+        let id = |told: &AllocationRecord| told.number("/correlation_id/internal");
         let ids: BTreeSet<u64> = told.iter().map(id).collect();
         assert_eq!(ids.len(), told.len(), "a correlation id is there twice");
         for told in &told {
@@ -269,16 +269,16 @@ fn allocations_are_those_that_the_program_made() -> Result<()> {
 
 /// A change of scratch memory, as the GPU asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Asked {
+struct ScratchRequest {
     time: u64,
     queue: u32,
     code: u64,
     need: u32,
 }
 
-fn asked(log: &ModelLog) -> Vec<Asked> {
+fn asked(log: &ModelLog) -> Vec<ScratchRequest> {
     let stop = |record: &midair_tests::modellog::Record| match record.event {
-        Event::Stop { code, need, .. } => Some(Asked {
+        Event::Stop { code, need, .. } => Some(ScratchRequest {
             time: record.time,
             queue: record.queue,
             code,
@@ -360,8 +360,8 @@ fn scratch_memory_is_what_the_gpu_asked_for() -> Result<()> {
                 .filter(move |told| told.number("/operation") == operation)
         };
         // There is one allocation for each dispatch that was blocked.
-        let held: Vec<&Asked> = asked.iter().filter(|asked| asked.code == 1).collect();
-        let allocated: Vec<&Told> = of(ALLOC).collect();
+        let held: Vec<&ScratchRequest> = asked.iter().filter(|asked| asked.code == 1).collect();
+        let allocated: Vec<&AllocationRecord> = of(ALLOC).collect();
         assert_eq!(allocated.len(), held.len(), "{options:?}");
         for (told, asked) in allocated.iter().zip(&held) {
             let ran = log

@@ -244,7 +244,7 @@ const VARIABLES: &[Variable] = &[
     (
         "MIDAIR_APART_CASE",
         Use::Test,
-        "case that a unit test of `ptrace::apart` runs in a child",
+        "case that a unit test of `ptrace::helper_process` runs in a child",
     ),
     (
         "MIDAIR_BENCH_SECONDS",

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use midair_procinfo::task::Turns;
 use midair_procinfo::{Tid, task};
-use midair_ptrace::{Awake, Boost, Deadline, Lender, Urgent, apart, avoid_processor, trace};
+use midair_ptrace::{
+    Awake, Boost, Deadline, Lender, Urgent, avoid_processor, in_helper_process, trace,
+};
 
 use crate::arch::{self, number};
 use crate::error::{During, EnterError, RejectedThread};
@@ -143,7 +145,7 @@ impl<'a> Search<'a> {
             budget: Budget::of(options),
             looked_at: HashMap::new(),
             turn: 0,
-            loader: apart(look.tid, || LoaderLock::find(&look.modules)),
+            loader: in_helper_process(look.tid, || LoaderLock::find(&look.modules)),
             lender: Lender::begin(),
             reading: Deadline::after(MAPPINGS_AGE),
             interval: MAPPINGS_AGE,
@@ -159,7 +161,7 @@ impl<'a> Search<'a> {
         let mut judge = Judge::new(look, self.options);
         loop {
             let (verdicts, mut seen) =
-                apart(look.tid, || judge.survey()).map_err(|_| EnterError::Gone {
+                in_helper_process(look.tid, || judge.survey()).map_err(|_| EnterError::Gone {
                     during: "looking for a thread",
                 })?;
             let mut none_yet = true;
@@ -316,7 +318,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let began = Instant::now();
-        let current = apart(look.tid, || look.with_new_mappings());
+        let current = in_helper_process(look.tid, || look.with_new_mappings());
         let least = began.elapsed().saturating_mul(READINGS_APART);
         self.interval = self.interval.saturating_mul(2).min(OLDEST).max(least);
         self.reading = Deadline::after(self.interval);

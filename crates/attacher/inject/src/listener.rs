@@ -16,8 +16,8 @@ use midair_procinfo::files::{kernel_file, kernel_link, kernel_text, kernel_words
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, freezer, maps, show, task};
 use midair_ptrace::{
-    Deadline, Pace, apart_always, connect_abstract, connect_abstract_in, fault, listening_peer,
-    poll_readable, receive_now, send_bytes,
+    Deadline, Pace, connect_abstract, connect_abstract_in, fault, in_helper_process_always,
+    listening_peer, poll_readable, receive_now, send_bytes,
 };
 use midair_record::connect::{
     self, ConnectProof, ConnectReply, ConnectRequest, REPLY_LEN, TOKEN_LEN, Token, outcome,
@@ -304,7 +304,9 @@ impl Endpoint {
         if plain {
             let memory = kernel_file(format!("{}/mem", self.tid));
             memory
-                .and_then(|memory| apart_always(|| memory.read_exact_at(&mut bytes, at)))
+                .and_then(|memory| {
+                    in_helper_process_always(|| memory.read_exact_at(&mut bytes, at))
+                })
                 .map_err(|error| unread(&error))?;
         }
         Token::read(&bytes)

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use crate::added::with_added;
-use crate::apart::{apart_always, must_be_here};
+use crate::helper_process::{in_helper_process_always, must_be_here};
 use crate::{Deadline, Error, Pid, Result, Tid, fault};
 
 /// `PIDFD_THREAD` (linux/pidfd.h), since Linux 6.9: the descriptor names a thread, not its process.
@@ -61,7 +61,7 @@ pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
 ///
 /// The process may have put any file in the place of the socket, and the server of a file system may
 /// block the thread that closes a file (FUSE). So the copy is taken, and one that is handed back is closed,
-/// by a process that may be lost ([`crate::apart()`]). Where only this process may take it, it is
+/// by a process that may be lost ([`crate::in_helper_process()`]). Where only this process may take it, it is
 /// closed there all the same.
 ///
 /// # Errors
@@ -77,14 +77,14 @@ pub fn copy_of_socket<T>(
         Ok(match then(pidfd_getfd(pidfd, tid, fd)?) {
             Ok(made) => Some(made),
             Err(other) => {
-                apart_always(|| drop(other));
+                in_helper_process_always(|| drop(other));
                 None
             }
         })
     };
     match must_be_here(tid) {
         true => take(),
-        false => apart_always(take),
+        false => in_helper_process_always(take),
     }
 }
 

@@ -22,13 +22,13 @@
 
 mod added;
 mod addr;
-mod apart;
 pub mod arch;
 mod awake;
 mod boost;
 mod error;
 pub mod fault;
 mod handles;
+mod helper_process;
 pub mod kfd;
 mod local;
 mod memory;
@@ -42,7 +42,6 @@ mod watch;
 
 pub use added::{added_capabilities, with_added_rights};
 pub use addr::RemoteAddr;
-pub use apart::{apart, apart_always, close_shared_descriptors};
 pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
 pub use awake::Awake;
 pub use boost::{Boost, Lender};
@@ -51,6 +50,7 @@ pub use handles::{
     copy_of_socket, has_pidfds_of_threads, is_channel, kind_of_socket, memfd_filled, memfd_with,
     pidfd_open, pidfd_open_thread, poll_readable, send_bytes, send_with_descriptor, share_memory,
 };
+pub use helper_process::{close_shared_descriptors, in_helper_process, in_helper_process_always};
 pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, receive_now};
 pub use memory::{Answers, Memory};
 pub use midair_ids::{InvalidId, Pid, Tid};

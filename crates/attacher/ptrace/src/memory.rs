@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use crate::added::with_added;
-use crate::apart::{apart_always, must_be_here};
+use crate::helper_process::{in_helper_process_always, must_be_here};
 use crate::{Error, RemoteAddr, Result, Tid, fault};
 
 /// Knows which memory of a target answers. A page of a file is read from the file's file system,
@@ -152,7 +152,7 @@ impl Memory {
                 Some((tid, with_added(|| how.open(path)).ok()?))
             })
             // The file of a thread that has ended is empty.
-            .map(|(tid, file)| (tid, apart_always(|| access(&file))))
+            .map(|(tid, file)| (tid, in_helper_process_always(|| access(&file))))
             .filter(|(_, done)| !matches!(done, Ok(0)));
         let (tid, done) = opened.next()?;
         Some(done.map_err(|source| Error::System {
@@ -259,7 +259,7 @@ impl Memory {
         let through = |tid: Tid| {
             let path = format!("/proc/{tid}/mem");
             let file = with_added(|| OpenOptions::new().write(true).open(path))?;
-            apart_always(|| file.write_all_at(bytes, at.get()))
+            in_helper_process_always(|| file.write_all_at(bytes, at.get()))
         };
         if let Err(error) = through(self.tid) {
             // The thread may have ended while others live on.
@@ -319,7 +319,11 @@ impl Memory {
                 with_added(|| usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid)))
             };
             // A page may have to come from a user's file system. Another process waits for it.
-            if here { ask() } else { apart_always(ask) }
+            if here {
+                ask()
+            } else {
+                in_helper_process_always(ask)
+            }
         };
         match answer(self.tid) {
             Err(error) if error.is_gone() => {
@@ -425,7 +429,7 @@ unsafe fn raw_request(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apart::tests::{DONE, IS_RESTRICTED};
+    use crate::helper_process::tests::{DONE, IS_RESTRICTED};
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
     fn me() -> Memory {
@@ -551,10 +555,10 @@ mod tests {
         );
     }
 
-    /// Yama lets no process that runs apart trace a descendant of this one. What is read and written
+    /// Yama lets no process that runs in a helper process trace a descendant of this one. What is read and written
     /// there once kept this process a zombie, with a page that a user served.
     #[test]
-    fn memory_of_a_descendant_is_touched_apart_through_a_file_that_is_opened_here() {
+    fn memory_of_a_descendant_is_touched_by_a_helper_through_a_file_that_is_opened_here() {
         static PLACE: [AtomicU8; 12] = [const { AtomicU8::new(b'.') }; 12];
         let done = || DONE.replace(0);
         IS_RESTRICTED.set(true);
@@ -573,7 +577,7 @@ mod tests {
         assert_eq!(unmapped.errno(), Some(libc::EFAULT));
         assert_eq!(done(), 2);
         // Tracing itself is done here, where it is allowed.
-        let traced = crate::apart(crate::own_tid(), std::process::id);
+        let traced = crate::in_helper_process(crate::own_tid(), std::process::id);
         assert_eq!((traced, done()), (std::process::id(), 0));
         IS_RESTRICTED.set(false);
     }

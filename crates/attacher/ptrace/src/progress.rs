@@ -1,4 +1,4 @@
-//! Which thread does a piece of work at the moment. What is done apart ([`crate::apart()`]) or traces
+//! Which thread does a piece of work at the moment. What is done in a helper process ([`crate::in_helper_process()`]) or traces
 //! ([`crate::trace`]) runs on other threads than the one that was asked for it, and that one only
 //! waits meanwhile. Whoever has a deadline for the work looks at the thread that does it.
 
@@ -79,7 +79,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
     use super::*;
-    use crate::{Error, Seized, apart, trace};
+    use crate::{Error, Seized, in_helper_process, trace};
 
     fn first() -> Tid {
         Tid::new(1).unwrap()
@@ -92,7 +92,7 @@ mod tests {
         let own = own_tid();
         progress.follow(|| {
             assert_eq!(progress.tid(), Some(own));
-            let there = apart(first(), || (progress.tid(), own_tid()));
+            let there = in_helper_process(first(), || (progress.tid(), own_tid()));
             assert_eq!(there.0, Some(there.1));
             assert_eq!(progress.tid(), Some(own));
             let there = trace(first(), || (progress.tid(), own_tid())).unwrap();
@@ -100,7 +100,7 @@ mod tests {
             assert_ne!(there.1, own);
             assert_eq!(progress.tid(), Some(own));
         });
-        let there = apart(first(), own_tid);
+        let there = in_helper_process(first(), own_tid);
         assert!(there != own && progress.tid() == Some(own), "it is over");
     }
 

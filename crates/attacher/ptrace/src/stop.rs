@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::added::with_added;
-use crate::apart::{Place, apart};
+use crate::helper_process::{Place, in_helper_process};
 use crate::progress;
 use crate::watch::{self, Watch};
 use crate::{Error, Pace, Registers, RemoteAddr, Result, SignalMask, Tid, arch, fault};
@@ -87,7 +87,7 @@ pub enum Waited {
 /// done so yet cannot be let go; when it stops at last, it would stand still. Only the end of its
 /// tracer, which is a thread, undoes that. So no tracing thread outlives one borrowing.
 ///
-/// That thread is one of another process where possible ([`apart`]): `work` reads memory of the
+/// That thread is one of another process where possible ([`in_helper_process`]): `work` reads memory of the
 /// tracee's process.
 ///
 /// # Errors
@@ -96,7 +96,7 @@ pub fn trace<T: Send>(tid: Tid, work: impl FnOnce() -> T + Send) -> io::Result<T
     let place = Place::here();
     on_own_thread(|| {
         place.adopt();
-        apart(tid, work)
+        in_helper_process(tid, work)
     })
 }
 

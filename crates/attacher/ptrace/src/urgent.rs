@@ -241,7 +241,7 @@ pub(crate) fn runs(tid: Tid) -> bool {
 fn here() -> Option<u64> {
     let mut processor = 0_u32;
     // The C library answers from the thread's own memory, where the kernel keeps the number for the
-    // thread that registered it. A process that runs apart uses that thread's memory and has
+    // thread that registered it. A process that runs in a helper process uses that thread's memory and has
     // registered nothing.
     // SAFETY: the kernel writes one integer, which is live.
     let answer = unsafe { libc::syscall(libc::SYS_getcpu, &raw mut processor, 0, 0) };

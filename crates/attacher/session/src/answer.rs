@@ -9,7 +9,7 @@ use crate::left;
 use midair_failure::{Failure, Kind};
 use midair_procinfo::files::kernel_words;
 use midair_procinfo::{Pid, Tid, task};
-use midair_ptrace::{Progress, apart};
+use midair_ptrace::{Progress, in_helper_process};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,7 +107,7 @@ pub(crate) fn within<T: Send + 'static>(
 }
 
 /// Does `work`, which enters process `pid`, on a thread of its own. Unlike [`within`], `work` itself
-/// is not done apart, only what accesses memory.
+/// is not done in a helper process, only what accesses memory.
 ///
 /// # Errors
 /// [`Kind::NoAnswer`] when it is not done in time. From then on `work` starts to trace no thread, and
@@ -244,7 +244,7 @@ pub(crate) fn each<T: Send + 'static>(
                 let shared = Shared::of(pid);
                 let _returns = Returns(shared.clone());
                 let done = progress.follow(|| {
-                    apart(pid, || {
+                    in_helper_process(pid, || {
                         reports
                             .send(Report::Begins(index, progress.clone(), shared))
                             .ok()?;

@@ -116,10 +116,10 @@ mod tests {
     use std::rc::Rc;
 
     /// The requests to the driver: GPU, lock, enable.
-    type Asked = Rc<RefCell<Vec<(u32, bool, bool)>>>;
+    type Attempts = Rc<RefCell<Vec<(u32, bool, bool)>>>;
 
     struct Model {
-        asked: Asked,
+        asked: Attempts,
         /// The driver's answer for each GPU, by id.
         answers: fn(u32) -> Option<i32>,
         offers: bool,
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_can_be_had_is_held_and_given_back() {
-        let asked = Asked::default();
+        let asked = Attempts::default();
         let answers = |gpu| match gpu {
             102 => Some(libc::EPERM),
             103 => Some(libc::EBUSY),
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_driver_without_it_is_told_of_and_nothing_is_asked() {
-        let asked = Asked::default();
+        let asked = Attempts::default();
         let model = Model {
             asked: asked.clone(),
             answers: |_| None,

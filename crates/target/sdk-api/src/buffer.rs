@@ -15,12 +15,12 @@ use crate::code_object;
 use crate::context::record_kind;
 use crate::context::services::Context;
 use crate::convert;
+use crate::deferred_callbacks;
 use crate::events;
 use crate::events::joined::Event;
 use crate::external;
 use crate::graphs::{Numbers, is_launch, is_whole};
 use crate::kfd;
-use crate::late;
 use crate::registration::out::expel_owner;
 use crate::registry::{self, Registry};
 use crate::retirement;
@@ -338,7 +338,7 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
                     Record::Kernel(kernel, _) => work::completed(kernel.dispatch_id),
                     _ => None,
                 };
-                late::deliver(&record, kept.as_ref());
+                deferred_callbacks::deliver(&record, kept.as_ref());
                 if let Record::RuntimeInit(runtime) = &record {
                     let mut state = state::lock();
                     let told = state.contexts.iter_mut();

@@ -17,7 +17,7 @@ use midair_aqlprofile::{for_each_name, question};
 use midair_counters::wire::Gpu;
 use midair_record::event::WindowResult;
 use midair_sdk_api::counting::config::Config;
-use midair_sdk_api::counting::dispatch::{self, Chosen};
+use midair_sdk_api::counting::dispatch::{self, CountedDispatch};
 use midair_sdk_api::notes;
 use midair_sdk_device::queue::serialized::{self, Choice, Counted, Dispatch, Prepared, User};
 use midair_sdk_device::sink::Sink;
@@ -87,7 +87,7 @@ fn dispatch_of(dispatch: &Dispatch) -> dispatch::Dispatch {
 
 impl Counting {
     /// Returns the counters of a list on an agent, and prepares them if necessary.
-    fn ready(&self, chosen: &Chosen, agent: u64) -> Result<Ready, String> {
+    fn ready(&self, chosen: &CountedDispatch, agent: u64) -> Result<Ready, String> {
         let (handle, config) = &chosen.config;
         let of = (*handle, agent);
         let known = locked(&self.ready)

@@ -19,7 +19,7 @@ use midair_abi::layout::rocprofiler_callback_tracing_memory_allocation_data_t as
 use midair_domain::KindSet;
 use midair_record::event::{Allocation, Header, NO_NODE, Plain, kind};
 use midair_sdk_hot::callbacks::requests::mixed;
-use midair_sdk_hot::callbacks::work::{self, Told, Work, agent_id};
+use midair_sdk_hot::callbacks::work::{self, Notified, Work, agent_id};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers;
@@ -132,7 +132,7 @@ struct Begun {
     /// Bits of [`midair_record::event::flag`].
     flags: u8,
     /// Present if tools were notified that the call starts.
-    told: Option<Told>,
+    told: Option<Notified>,
 }
 
 fn begin(operation: u32, pool: Option<u64>, address: u64, bytes: u64) -> Option<Begun> {

@@ -24,7 +24,7 @@ pub use entry::Facts;
 use entry::{Entry, Outcome, Stage};
 use midair_domain::KindSet;
 use midair_record::event::{Copy, Header, Plain, Untimed, flag, kind};
-use midair_sdk_hot::callbacks::work::Told;
+use midair_sdk_hot::callbacks::work::Notified;
 use midair_sdk_hot::wrappers::original;
 use settle::times;
 use std::collections::HashSet;
@@ -74,7 +74,7 @@ pub fn begin(mut facts: Facts) -> Option<Ticket> {
 }
 
 /// Removes a copy whose call failed. Returns what tools were notified of.
-pub fn cancel(ticket: Ticket) -> Option<Told> {
+pub fn cancel(ticket: Ticket) -> Option<Notified> {
     let slot = STATE.copies.entries.get(ticket.0)?;
     let mut told = None;
     if let Some(mut entry) = slot

@@ -12,7 +12,7 @@ use crate::queue::watch::Watchers;
 use crate::queue::window::Windows;
 use crate::sampling::kept::Sampling;
 use crate::scratch::tables::Scratches;
-use crate::symbols::known::Symbols;
+use crate::symbols::executables::Symbols;
 use midair_sdk_hot::fork::ForkState;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};

@@ -5,8 +5,8 @@
 //! number of registers. The worker thread makes these queries at the attach and whenever an
 //! executable has been frozen or destroyed.
 
+pub(crate) mod executables;
 pub mod kernel_filter;
-pub(crate) mod known;
 pub mod leaving;
 mod names;
 pub(crate) mod waiting;
@@ -14,7 +14,7 @@ pub(crate) mod waiting;
 use crate::queries::{self, Loader, Texts};
 use crate::sink::Sink;
 use crate::state::STATE;
-use known::Known;
+use executables::LoadedCode;
 use midair_record::event::{self, Agent, CodeObject, Header, KernelSymbol, MOST_NAME, Plain, kind};
 use midair_sdk_hot::wrappers::{self, original};
 use std::ffi::c_void;
@@ -50,7 +50,7 @@ mod hsa {
     pub const FROZEN: u32 = 1;
 }
 
-fn known() -> MutexGuard<'static, Option<Known>> {
+fn known() -> MutexGuard<'static, Option<LoadedCode>> {
     STATE
         .symbols
         .known
@@ -212,10 +212,10 @@ pub fn forget() {
 pub fn begin() {
     let mut known = known();
     let before = known.take().unwrap_or_default();
-    *known = Some(Known {
+    *known = Some(LoadedCode {
         next_kernel: before.next_kernel,
         next_code_object: before.next_code_object,
-        ..Known::default()
+        ..LoadedCode::default()
     });
     drop(known);
     *waiting() = None;

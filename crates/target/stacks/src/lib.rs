@@ -11,7 +11,7 @@
 
 mod common;
 mod cost;
-mod known;
+mod key_set;
 #[cfg(target_arch = "x86_64")]
 mod native;
 #[cfg(not(target_arch = "x86_64"))]
@@ -24,7 +24,7 @@ mod worker;
 pub use common::{ModuleRecord, Unavailable};
 use common::{header, mix};
 use cost::{Cost, Instead};
-use known::{Found, Known};
+use key_set::{Found, KeySet};
 use midair_record::event::{
     Code, Header, LaunchStack, MOST_FRAMES, NativeCode, OF_OBJECT, Plain, Stack, StackCost, kind,
 };
@@ -79,8 +79,8 @@ struct Session {
     cost: Cost,
     /// The table for native frames; null where none are taken.
     native: AtomicPtr<Table>,
-    stacks: Known<MOST_STACKS>,
-    functions: Known<MOST_FUNCTIONS>,
+    stacks: KeySet<MOST_STACKS>,
+    functions: KeySet<MOST_FUNCTIONS>,
 }
 
 /// The same mapping as the worker's while stacks are taken, otherwise null.

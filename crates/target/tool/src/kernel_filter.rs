@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::sync::{PoisonError, RwLock};
 
 /// A choice of kernels, by the names that they have in the results.
-struct Chosen {
+struct KernelSelection {
     filter: KernelFilter,
     names: KernelNames,
     /// Whether names are chosen, not only numbers.
@@ -19,7 +19,7 @@ struct Chosen {
 }
 
 /// The session's choice; None: every kernel.
-static CHOSEN: RwLock<Option<Chosen>> = RwLock::new(None);
+static SELECTION: RwLock<Option<KernelSelection>> = RwLock::new(None);
 
 /// Passes the choice in the session's settings to the SDK. Call it before the contexts are started. If
 /// dispatches are traced, the first of each kernel is chosen where the settings say nothing, as by AMD's
@@ -35,14 +35,14 @@ pub(crate) fn begin(sdk: Sdk, traces: bool) {
         ranges.push([1, 1]);
     }
     let is_named = chosen.as_ref().is_some_and(|chosen| chosen.is_named);
-    *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = chosen;
+    *SELECTION.write().unwrap_or_else(PoisonError::into_inner) = chosen;
     sdk.choose_kernels(is_named.then_some(takes), &ranges);
 }
 
 /// Ends the choice when the session is over.
 pub(crate) fn end(sdk: Sdk) {
     sdk.choose_kernels(None, &[]);
-    *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = None;
+    *SELECTION.write().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 /// Whether a kernel is counted.
@@ -53,7 +53,7 @@ unsafe extern "C" fn takes(symbol: *const u8, len: usize) -> c_int {
     edge(1, || {
         // SAFETY: the SDK passes this many bytes.
         let symbol = unsafe { std::slice::from_raw_parts(symbol, len) };
-        let chosen = CHOSEN.read().unwrap_or_else(PoisonError::into_inner);
+        let chosen = SELECTION.read().unwrap_or_else(PoisonError::into_inner);
         let takes = chosen
             .as_ref()
             .is_none_or(|chosen| chosen.filter.takes_symbol(symbol, chosen.names));
@@ -62,11 +62,11 @@ unsafe extern "C" fn takes(symbol: *const u8, len: usize) -> c_int {
 }
 
 /// Returns what the settings choose. An invalid expression was reported before the session started.
-fn chosen(settings: &Settings) -> Option<Chosen> {
+fn chosen(settings: &Settings) -> Option<KernelSelection> {
     let choice = settings.kernel_choice().ok()?;
     let (include, exclude) = (choice.include.as_deref(), choice.exclude.as_deref());
     let filter = KernelFilter::new(include, exclude, choice.iterations).ok()?;
-    (!filter.is_all()).then(|| Chosen {
+    (!filter.is_all()).then(|| KernelSelection {
         filter,
         is_named: include.is_some() || exclude.is_some(),
         names: KernelNames::chosen(
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn kernels_are_chosen_by_the_names_that_the_files_have() {
         let of = |pairs: &[(&str, &str)]| chosen(&pairs.iter().copied().collect());
-        let takes = |chosen: &Option<Chosen>, symbol: &[u8]| {
+        let takes = |chosen: &Option<KernelSelection>, symbol: &[u8]| {
             let chosen = chosen.as_ref().unwrap();
             chosen.filter.takes_symbol(symbol, chosen.names)
         };

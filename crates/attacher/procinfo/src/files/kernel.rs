@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
-use midair_ptrace::{apart_always, sys, with_added_rights};
+use midair_ptrace::{in_helper_process_always, sys, with_added_rights};
 
 /// `PROC_SUPER_MAGIC` (linux/magic.h).
 pub(super) const PROC_MAGIC: u64 = 0x9fa0;
@@ -122,7 +122,7 @@ pub fn kernel_words(below: impl AsRef<Path>) -> io::Result<String> {
 pub fn kernel_text_up_to(below: impl AsRef<Path>, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = kernel_file(below)?.take(most as u64);
-    apart_always(|| with_added_rights(|| file.read_to_end(&mut bytes)))?;
+    in_helper_process_always(|| with_added_rights(|| file.read_to_end(&mut bytes)))?;
     Ok(bytes)
 }
 

@@ -5,4 +5,4 @@ mod common;
 mod death;
 mod ends;
 mod growth;
-mod late;
+mod slow_attacher;

@@ -44,7 +44,7 @@ pub struct Dispatch {
 
 /// A dispatch for which a tool has chosen counters.
 #[derive(Debug)]
-pub struct Chosen {
+pub struct CountedDispatch {
     /// The handle of the list of counters, and the list itself.
     pub config: (u64, Arc<Config>),
     service: DispatchService,
@@ -65,13 +65,13 @@ fn services() -> Vec<DispatchService> {
 
 /// Asks the tools of the running contexts what to count in a dispatch. The first tool that chooses
 /// counters gets it. Called on the launching thread, which holds no midair lock.
-pub fn choose(dispatch: &Dispatch) -> Option<Chosen> {
+pub fn choose(dispatch: &Dispatch) -> Option<CountedDispatch> {
     let running = services().into_iter();
     let mut running = running.filter(|service| service.on.load(SeqCst));
     running.find_map(|service| ask(service, dispatch))
 }
 
-fn ask(service: DispatchService, dispatch: &Dispatch) -> Option<Chosen> {
+fn ask(service: DispatchService, dispatch: &Dispatch) -> Option<CountedDispatch> {
     let context = service.context;
     let dim3 = |[x, y, z]: [u32; 3]| Dim3 { x, y, z };
     let data = DispatchCountingData {
@@ -111,7 +111,7 @@ fn ask(service: DispatchService, dispatch: &Dispatch) -> Option<Chosen> {
         return None;
     }
     let chosen = (config != 0).then(|| super::config(config)).flatten()?;
-    (chosen.device().id == dispatch.agent).then_some(Chosen {
+    (chosen.device().id == dispatch.agent).then_some(CountedDispatch {
         config: (config, chosen),
         service,
         user_data,
@@ -119,7 +119,7 @@ fn ask(service: DispatchService, dispatch: &Dispatch) -> Option<Chosen> {
     })
 }
 
-impl Chosen {
+impl CountedDispatch {
     /// Passes on the values of a dispatch that ran from `start` to `end` on the records' clock.
     /// Called on the worker thread.
     pub fn deliver(mut self, mut values: Vec<CounterRecord>, (start, end): (u64, u64)) {

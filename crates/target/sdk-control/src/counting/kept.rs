@@ -3,7 +3,7 @@
 use super::helper;
 use super::packets::Packets;
 use midair_sdk_api::counting::config::Config;
-use midair_sdk_api::counting::dispatch::Chosen;
+use midair_sdk_api::counting::dispatch::CountedDispatch;
 use midair_sdk_device::queue::device::served::Served;
 use midair_sdk_device::queue::serialized::Prepared;
 use std::collections::BTreeMap;
@@ -37,9 +37,9 @@ pub(crate) struct Counting {
     pub(super) helper: Mutex<helper::State>,
     pub(super) ready: Mutex<Vec<Ready>>,
     /// Chosen dispatches, by the number that the device side uses for them.
-    pub(super) waiting: Mutex<BTreeMap<u64, (Chosen, Arc<Packets>)>>,
+    pub(super) waiting: Mutex<BTreeMap<u64, (CountedDispatch, Arc<Packets>)>>,
     /// Dispatches that tools have chosen and that are counted in windows, by number.
-    pub(super) chosen: Mutex<BTreeMap<u64, Chosen>>,
+    pub(super) chosen: Mutex<BTreeMap<u64, CountedDispatch>>,
     /// How many of these had no window, and how many shared their window.
     pub(super) without: Void,
     pub(super) not_alone: Void,

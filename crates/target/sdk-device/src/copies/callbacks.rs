@@ -6,7 +6,7 @@ use crate::symbols;
 use midair_abi::layout::rocprofiler_callback_tracing_memory_copy_data_t as theirs;
 use midair_record::event::{Copy, kind};
 use midair_sdk_hot::callbacks::requests::mixed;
-use midair_sdk_hot::callbacks::work::{self, Told, Work, agent_id};
+use midair_sdk_hot::callbacks::work::{self, Notified, Work, agent_id};
 
 const _: () = {
     assert!(theirs::SIZE == 64 && theirs::start_timestamp == 8 && theirs::end_timestamp == 16);
@@ -15,7 +15,7 @@ const _: () = {
 };
 
 /// Tells tools of a copy that is about to be requested. The calling thread is not busy.
-pub(crate) fn begins(facts: &Facts) -> Option<Told> {
+pub(crate) fn begins(facts: &Facts) -> Option<Notified> {
     let gpu = symbols::agent_is_gpu;
     let operation = match facts.direction {
         0 => match (gpu(facts.src_agent), gpu(facts.dst_agent)) {
@@ -49,7 +49,7 @@ pub(crate) fn begins(facts: &Facts) -> Option<Told> {
 }
 
 /// Tells tools of a copy that has ended. On the worker thread.
-pub(super) fn ended(told: Told, record: &Copy) {
+pub(super) fn ended(told: Notified, record: &Copy) {
     let words = [
         record.start,
         record.end,

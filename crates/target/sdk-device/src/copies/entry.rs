@@ -2,7 +2,7 @@
 
 use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
 use midair_record::event::Untimed;
-use midair_sdk_hot::callbacks::work::Told;
+use midair_sdk_hot::callbacks::work::Notified;
 use std::sync::atomic::AtomicUsize;
 
 /// How many copies can be under way at a time.
@@ -61,7 +61,7 @@ pub struct Facts {
     /// The start and end ticks in the signal before the copy.
     pub stale: (u64, u64),
     /// Present if tools were notified that the copy starts.
-    pub told: Option<Told>,
+    pub told: Option<Notified>,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! The tables of changes of scratch memory under way, and of queues that had such a change.
 
 use midair_lockfree::{AtomicKey, Slot, SlotTable};
-use midair_sdk_hot::callbacks::work::Told;
+use midair_sdk_hot::callbacks::work::Notified;
 use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// How many changes of scratch memory can be under way at a time; a queue has at most three.
@@ -21,7 +21,7 @@ pub(crate) struct Change {
     /// Bits of [`midair_record::event::flag`].
     pub flags: u8,
     /// Present if tools were notified that the change starts.
-    pub told: Option<Told>,
+    pub told: Option<Notified>,
 }
 
 /// What is known about a queue that had a change.

@@ -6,7 +6,7 @@
 
 use super::{known, set_changed};
 
-pub use super::known::{KernelChoice, Takes};
+pub use super::executables::{KernelChoice, Takes};
 
 use crate::state::STATE;
 use std::sync::{Arc, MutexGuard, PoisonError};

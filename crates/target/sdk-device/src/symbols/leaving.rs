@@ -13,7 +13,7 @@
 //! own lock does not help: its queries, made inside its list, wait for threads that are loading and
 //! wait for that list.)
 
-use super::known::Stage;
+use super::executables::Stage;
 use crate::state::STATE;
 use midair_lockfree::{AtomicEnum, Slot};
 use std::sync::atomic::AtomicU64;

@@ -44,7 +44,7 @@ pub struct Work {
 
 /// The start of work, after it was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct Notified {
     place: NonZeroU32,
     generation: u64,
 }
@@ -132,7 +132,7 @@ fn fill(frame: &Frame, work: &Work, payload: &[u64]) -> Option<u64> {
 /// `None` when no tool wants it.
 #[cold]
 #[inline(never)]
-pub fn begin(work: &Work, payload: &[u64]) -> Option<Told> {
+pub fn begin(work: &Work, payload: &[u64]) -> Option<Notified> {
     let first = STATE.next_work.fetch_add(1, Relaxed);
     let claimed = (0..TRIES).find_map(|step| {
         let index = first.wrapping_add(step) % PLACES;
@@ -162,7 +162,7 @@ pub fn begin(work: &Work, payload: &[u64]) -> Option<Told> {
         frame.state.store(FrameState::Free, Release);
         return None;
     }
-    Some(Told {
+    Some(Notified {
         place: NonZeroU32::new(index as u32 + 1)?,
         generation,
     })
@@ -172,7 +172,7 @@ pub fn begin(work: &Work, payload: &[u64]) -> Option<Told> {
 /// slice of words.
 #[cold]
 #[inline(never)]
-pub fn end(told: Told, put: impl FnOnce(&mut [u64])) {
+pub fn end(told: Notified, put: impl FnOnce(&mut [u64])) {
     let Some(frame) = place(told.place.get() as usize - 1) else {
         return;
     };

@@ -6,7 +6,7 @@
 //! waits for it waiting, for as long as the server likes. Which pages those are is checked first
 //! ([`crate::Answers`]), but the target may put another page there afterwards.
 //!
-//! So whatever touches such memory runs in a process of its own ([`apart`]). It shares memory and
+//! So whatever touches such memory runs in a process of its own ([`in_helper_process`]). It shares memory and
 //! descriptors with this one, as a thread does, and the thread that started it waits until it
 //! has ended (`CLONE_VM` and `CLONE_VFORK`, as `posix_spawn` does). The end of this process ends
 //! that wait, so this process can end at any time. The other one is killed then; if it cannot be, it
@@ -36,14 +36,14 @@ const GUARD: usize = 64 << 10;
 const TRACING: u32 = 19;
 
 thread_local! {
-    /// Whether the calling thread runs apart.
-    static APART: Cell<bool> = const { Cell::new(false) };
+    /// Whether the calling thread runs in a helper process.
+    static IS_HELPER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// How often a process that has done its work is looked at before it is remembered.
 const SOON: u32 = 50;
 
-/// How many processes run apart.
+/// How many helper processes run.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// Processes that have done their work and still have threads.
@@ -52,8 +52,8 @@ static LEFT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 /// How many processes lie between one and its ancestor, at most.
 const GENERATIONS: u32 = 4096;
 
-/// Whether the process that runs apart may trace thread `tid` if this one may. Yama lets a process
-/// trace its descendants, and what runs apart has none of this process's. Whom a process itself
+/// Whether the helper process may trace thread `tid` if this one may. Yama lets a process
+/// trace its descendants, and a helper process has none of this process's. Whom a process itself
 /// named as its tracer (`PR_SET_PTRACER`) may have a descendant of its own trace it.
 fn is_as_good(tid: Tid) -> bool {
     #[cfg(test)]
@@ -119,31 +119,31 @@ struct Job<W, T> {
 ///
 /// Where another process may not trace that one and this one may (Yama, where it descends from this
 /// one), or none can be made, the calling thread does the work; so it does inside of `work`. What
-/// touches the memory there is done apart all the same, with a file that this process has opened
-/// ([`apart_always`]).
+/// touches the memory there is done in a helper process all the same, with a file that this process has opened
+/// ([`in_helper_process_always`]).
 ///
 /// # Panics
 /// Where `work` does.
-pub fn apart<T: Send>(tid: impl Into<Tid>, work: impl FnOnce() -> T + Send) -> T {
+pub fn in_helper_process<T: Send>(tid: impl Into<Tid>, work: impl FnOnce() -> T + Send) -> T {
     match must_be_here(tid.into()) {
         true => work(),
-        false => apart_always(work),
+        false => in_helper_process_always(work),
     }
 }
 
-/// Whether only this process may trace thread `tid`, and not one that would run apart.
+/// Whether only this process may trace thread `tid`, and not a helper process.
 pub(crate) fn must_be_here(tid: Tid) -> bool {
-    !APART.get() && !is_as_good(tid)
+    !IS_HELPER.get() && !is_as_good(tid)
 }
 
-/// The same as [`apart`] where it is known that another process may do the work: one that reads or
+/// The same as [`in_helper_process`] where it is known that another process may do the work: one that reads or
 /// writes a file of the kernel's that the caller has opened, for example. The kernel asked for the
 /// permission when it was opened. Unlike there, `work` may be what no other *thread* may be given.
 ///
 /// # Panics
 /// Where `work` does.
-pub fn apart_always<T>(work: impl FnOnce() -> T) -> T {
-    if APART.get() || cfg!(miri) {
+pub fn in_helper_process_always<T>(work: impl FnOnce() -> T) -> T {
+    if IS_HELPER.get() || cfg!(miri) {
         return work();
     }
     let mut job = Job {
@@ -162,18 +162,18 @@ pub fn apart_always<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Whether and for whom a thread runs apart. A thread that is started by one that does inherits it.
+/// Whether and for whom a thread runs in a helper process. A thread that is started by one that does inherits it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place(Option<Pid>);
 
 impl Place {
     pub(crate) fn here() -> Place {
-        Place(APART.get().then(Pid::own))
+        Place(IS_HELPER.get().then(Pid::own))
     }
 
     pub(crate) fn adopt(self) {
         if let Some(own) = self.0 {
-            APART.set(true);
+            IS_HELPER.set(true);
             midair_ids::act_for(Some(own));
         }
     }
@@ -195,12 +195,12 @@ extern "C" fn begin<T, W: FnOnce() -> T>(job: *mut c_void) -> i32 {
             libc::syscall(libc::SYS_exit_group, 1);
         }
     }
-    APART.set(true);
+    IS_HELPER.set(true);
     midair_ids::act_for(Some(job.own));
     progress::here();
     job.done = Some(catch_unwind(AssertUnwindSafe(work)));
     midair_ids::act_for(None);
-    APART.set(false);
+    IS_HELPER.set(false);
     // SAFETY: takes a number. Only this thread ends. Threads that the work has started and not waited
     // for come to their end by themselves: they may hold locks of the memory that both share.
     // Handlers of the program's end are not run, since the program goes on.
@@ -240,7 +240,7 @@ fn run<T, W: FnOnce() -> T>(job: &mut Job<W, T>, stack: &Stack) {
     drop(signals);
 }
 
-/// Closes all descriptors of this process, if a process still runs apart: that one shares them, and
+/// Closes all descriptors of this process, if a helper process still runs: that one shares them, and
 /// whoever reads a midair pipe would wait for its end. Call it when this process is about to end and has
 /// written everything.
 pub fn close_shared_descriptors() {
@@ -373,7 +373,7 @@ pub(crate) mod tests {
     thread_local! {
         /// Whether the calling thread is to act as if Yama restricted tracing.
         pub(crate) static IS_RESTRICTED: Cell<bool> = const { Cell::new(false) };
-        /// How often the calling thread had something done apart.
+        /// How often the calling thread had something done in a helper process.
         pub(crate) static DONE: Cell<u32> = const { Cell::new(0) };
     }
 
@@ -424,9 +424,9 @@ pub(crate) mod tests {
     fn work_is_done_in_another_process_with_the_same_memory_and_descriptors() {
         let here = (std::process::id(), own_tid());
         let seen = Mutex::new(Vec::new());
-        let (inside, own, end): (_, _, OwnedFd) = apart(first(), || {
+        let (inside, own, end): (_, _, OwnedFd) = in_helper_process(first(), || {
             seen.lock().unwrap().push("a vector that grows there");
-            let nested = apart(first(), || (std::process::id(), own_tid()));
+            let nested = in_helper_process(first(), || (std::process::id(), own_tid()));
             let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
             (nested, Pid::own().get(), end.into())
         });
@@ -442,13 +442,13 @@ pub(crate) mod tests {
         // SAFETY: takes numbers.
         while unsafe { libc::kill(inside.0 as i32, 0) } == 0 {
             assert!(began.elapsed() < std::time::Duration::from_secs(20));
-            apart(first(), std::thread::yield_now);
+            in_helper_process(first(), std::thread::yield_now);
         }
     }
 
     #[test]
     fn threads_that_trace_are_threads_there() {
-        let (outer, inner) = apart(first(), || {
+        let (outer, inner) = in_helper_process(first(), || {
             let inner = crate::trace(first(), || (std::process::id(), Pid::own())).unwrap();
             (std::process::id(), inner)
         });
@@ -461,7 +461,7 @@ pub(crate) mod tests {
     #[test]
     fn threads_that_are_left_there_are_not_waited_for() {
         let (go, wait) = std::sync::mpsc::channel::<u8>();
-        let thread = apart(first(), || {
+        let thread = in_helper_process(first(), || {
             std::thread::spawn(move || (wait.recv(), std::process::id()))
         });
         go.send(7).unwrap();
@@ -472,15 +472,16 @@ pub(crate) mod tests {
         // The thread is at its end. The next work takes the end of its process.
         while LEFT.lock().unwrap().contains(&(there as i32)) {
             assert!(began.elapsed() < std::time::Duration::from_secs(20));
-            apart(first(), std::thread::yield_now);
+            in_helper_process(first(), std::thread::yield_now);
         }
     }
 
     #[test]
     fn a_panic_comes_back() {
-        let caught = std::panic::catch_unwind(|| apart(first(), || -> u8 { panic!("there") }));
+        let caught =
+            std::panic::catch_unwind(|| in_helper_process(first(), || -> u8 { panic!("there") }));
         assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "there");
-        assert_eq!(apart(first(), || 7), 7);
+        assert_eq!(in_helper_process(first(), || 7), 7);
     }
 
     #[test]
@@ -493,7 +494,7 @@ pub(crate) mod tests {
                 libc::sigismember(&raw const now, libc::SIGUSR1) == 1
             }
         };
-        assert!(apart(first(), blocked));
+        assert!(in_helper_process(first(), blocked));
         assert!(!blocked());
     }
 
@@ -505,12 +506,12 @@ pub(crate) mod tests {
         };
         match case.as_str() {
             // SAFETY: takes numbers.
-            "killed" => apart(first(), || unsafe {
+            "killed" => in_helper_process(first(), || unsafe {
                 libc::kill(libc::getpid(), libc::SIGKILL);
             }),
             // SAFETY: takes a number.
-            "ended" => apart(first(), || unsafe { libc::_exit(77) }),
-            "waits" => apart(first(), || {
+            "ended" => in_helper_process(first(), || unsafe { libc::_exit(77) }),
+            "waits" => in_helper_process(first(), || {
                 println!("inside {}", std::process::id());
                 loop {
                     std::thread::park();
@@ -523,7 +524,11 @@ pub(crate) mod tests {
 
     fn case(name: &str) -> std::process::Command {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "apart::tests::the_process_itself", "--nocapture"]);
+        command.args([
+            "--exact",
+            "helper_process::tests::the_process_itself",
+            "--nocapture",
+        ]);
         command.env("MIDAIR_APART_CASE", name);
         command
     }

@@ -11,7 +11,7 @@ const STEPS: usize = 32;
 /// A key is a hash of what it stands for. Among 65,536 of them two are the same with a probability
 /// of one in eight thousand million.
 #[derive(Debug)]
-pub(crate) struct Known<const N: usize>([AtomicU64; N]);
+pub(crate) struct KeySet<const N: usize>([AtomicU64; N]);
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum Found {
     Full,
 }
 
-impl<const N: usize> Known<N> {
+impl<const N: usize> KeySet<N> {
     /// Removes all keys. No other thread may use the set meanwhile.
     pub(crate) fn clear(&self) {
         for place in &self.0 {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn each_key_is_new_to_one_thread_and_has_one_number() {
-        let known: Known<1024> = Known(std::array::from_fn(|_| AtomicU64::new(0)));
+        let known: KeySet<1024> = KeySet(std::array::from_fn(|_| AtomicU64::new(0)));
         let known = &known;
         let keys: Vec<u64> = (0..500_u64)
             .map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_full_set_says_so_and_an_emptied_one_takes_keys_again() {
-        let known: Known<4> = Known(std::array::from_fn(|_| AtomicU64::new(0)));
+        let known: KeySet<4> = KeySet(std::array::from_fn(|_| AtomicU64::new(0)));
         for key in 1..=4 {
             assert!(matches!(known.find(key), Found::New(_)));
         }

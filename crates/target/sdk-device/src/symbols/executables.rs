@@ -43,7 +43,7 @@ impl KernelChoice {
 
 /// What the runtime has loaded.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct LoadedCode {
     /// The kernel id of each kernel object.
     pub kernels: HashMap<u64, u64>,
     /// Whether a kernel object is among those that are counted; empty if all are.
@@ -90,7 +90,7 @@ pub(crate) struct Symbols {
     /// What is loaded. Only the worker thread locks this for long. The application's threads need
     /// it only for packets that were consumed before they were looked at, and then try the lock
     /// once.
-    pub known: Mutex<Option<Known>>,
+    pub known: Mutex<Option<LoadedCode>>,
     /// What the session counts ([`super::kernel_filter`]); `None` means every dispatch.
     pub choice: Mutex<Option<Arc<KernelChoice>>>,
     /// Records that wait for room in the spool; `None` until the first one, which is all zero
