@@ -59,6 +59,20 @@ void comparisons()
     first.id.handle = 1, second.id.handle = 2, second.cu_count = 7;
     CHECK(first < second && first != second && first == first);
     CHECK(rocprofiler::sdk::null_agent_id.handle == 0);
+    // By code object, then by address, which has two names.
+    rocprofiler_thread_trace_decoder_pc_t low{}, high{};
+    low.address = 9, low.code_object_id = 1, high.addr = 3, high.code_object_id = 2;
+    CHECK(low < high && low != high && low.addr == 9 && sizeof low == 16);
+    high.code_object_id = 1;
+    CHECK(high < low && std::map<rocprofiler_thread_trace_decoder_pc_t, int>({{low, 1}, {high, 2}}).begin()->second == 2);
+    // Names are compared as texts; places by what their positions are.
+    const char name[] = "XCC", again[] = "XCC";
+    CHECK((rocprofiler_counter_record_dimension_info_t{name, 8, 1} == rocprofiler_counter_record_dimension_info_t{again, 8, 1}));
+    CHECK((rocprofiler_counter_record_dimension_info_t{name, 8, 1} < rocprofiler_counter_record_dimension_info_t{nullptr, 8, 2}));
+    const rocprofiler_counter_dimension_info_t at[] = {{24, name, 1}, {24, again, 1}, {24, name, 2}};
+    const rocprofiler_counter_dimension_info_t* lists[] = {&at[0], &at[1], &at[2], nullptr};
+    const auto place = [&](int n) { return rocprofiler_counter_record_dimension_instance_info_t{40, 7, 3, 1, &lists[n]}; };
+    CHECK(place(0) == place(1) && place(1) < place(2) && place(3) < place(0) && place(3) == place(3));
 }
 
 void texts()

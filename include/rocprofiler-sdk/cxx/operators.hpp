@@ -3,10 +3,14 @@
 #define ROCPROFILER_SDK_CXX_OPERATORS_HPP_
 
 #include <rocprofiler-sdk/agent.h>
+#include <rocprofiler-sdk/counters.h>
+#include <rocprofiler-sdk/experimental/thread-trace/trace_decoder.h>
 #include <rocprofiler-sdk/fwd.h>
 #include <rocprofiler-sdk/hsa.h>
 #include <rocprofiler-sdk/internal_threading.h>
+#include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <tuple>
 
 namespace rocprofiler
@@ -72,6 +76,90 @@ inline bool less(const rocprofiler_version_triplet_t& left, const rocprofiler_ve
 {
     return version_key(left) < version_key(right);
 }
+/* Addresses are ordered by code object. */
+inline std::tuple<uint64_t, uint64_t> address_key(const rocprofiler_thread_trace_decoder_pc_t& of)
+{
+    return std::make_tuple(of.code_object_id, of.address);
+}
+
+inline bool equal(const rocprofiler_thread_trace_decoder_pc_t& left, const rocprofiler_thread_trace_decoder_pc_t& right)
+{
+    return address_key(left) == address_key(right);
+}
+
+inline bool less(const rocprofiler_thread_trace_decoder_pc_t& left, const rocprofiler_thread_trace_decoder_pc_t& right)
+{
+    return address_key(left) < address_key(right);
+}
+
+/* A text, which may be missing. */
+inline std::string_view text_key(const char* text)
+{
+    return text ? std::string_view{text} : std::string_view{};
+}
+
+/* Dimensions are ordered by number, size and name. */
+inline std::tuple<uint64_t, uint64_t, std::string_view>
+dimension_key(const rocprofiler_counter_record_dimension_info_t& of)
+{
+    return std::make_tuple(static_cast<uint64_t>(of.id), static_cast<uint64_t>(of.instance_size), text_key(of.name));
+}
+
+inline bool equal(const rocprofiler_counter_record_dimension_info_t& left,
+                  const rocprofiler_counter_record_dimension_info_t& right)
+{
+    return dimension_key(left) == dimension_key(right);
+}
+
+inline bool less(const rocprofiler_counter_record_dimension_info_t& left,
+                 const rocprofiler_counter_record_dimension_info_t& right)
+{
+    return dimension_key(left) < dimension_key(right);
+}
+
+/* Positions are ordered by the dimension's name, the number and the size. */
+inline std::tuple<std::string_view, uint64_t, uint64_t> position_key(const rocprofiler_counter_dimension_info_t& of)
+{
+    return std::make_tuple(text_key(of.dimension_name), static_cast<uint64_t>(of.index), of.size);
+}
+
+inline bool equal(const rocprofiler_counter_dimension_info_t& left, const rocprofiler_counter_dimension_info_t& right)
+{
+    return position_key(left) == position_key(right);
+}
+
+inline bool less(const rocprofiler_counter_dimension_info_t& left, const rocprofiler_counter_dimension_info_t& right)
+{
+    return position_key(left) < position_key(right);
+}
+
+/* Places of values are ordered by their ids, their counters, and their positions. A missing position comes first. */
+inline std::tuple<uint64_t, uint64_t, uint64_t>
+place_key(const rocprofiler_counter_record_dimension_instance_info_t& of)
+{
+    return std::make_tuple(static_cast<uint64_t>(of.instance_id), of.counter_id, of.dimensions_count);
+}
+
+inline bool less_position(const rocprofiler_counter_dimension_info_t* left,
+                          const rocprofiler_counter_dimension_info_t* right)
+{
+    return left && right ? less(*left, *right) : right && !left;
+}
+
+inline bool less(const rocprofiler_counter_record_dimension_instance_info_t& left,
+                 const rocprofiler_counter_record_dimension_instance_info_t& right)
+{
+    if (place_key(left) != place_key(right))
+        return place_key(left) < place_key(right);
+    return std::lexicographical_compare(left.dimensions, left.dimensions + left.dimensions_count, right.dimensions,
+                                        right.dimensions + right.dimensions_count, less_position);
+}
+
+inline bool equal(const rocprofiler_counter_record_dimension_instance_info_t& left,
+                  const rocprofiler_counter_record_dimension_instance_info_t& right)
+{
+    return !less(left, right) && !less(right, left);
+}
 } // namespace operators
 } // namespace sdk
 } // namespace rocprofiler
@@ -102,6 +190,11 @@ ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_callback_thread_t)
 ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_agent_v0_t)
 ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_dim3_t)
 ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_version_triplet_t)
+ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_counter_record_dimension_info_t)
+ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_counter_dimension_info_t)
+ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_counter_record_dimension_instance_info_t)
+ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_thread_trace_decoder_id_t)
+ROCPROFILER_SDK_CXX_COMPARED(rocprofiler_thread_trace_decoder_pc_t)
 ROCPROFILER_SDK_CXX_COMPARED(hsa_agent_t)
 
 /* Without HSA's own headers these types are not there. */

@@ -15,10 +15,14 @@ typedef enum rocprofiler_thread_trace_decoder_info_t
     ROCPROFILER_THREAD_TRACE_DECODER_INFO_LAST = 4
 } rocprofiler_thread_trace_decoder_info_t;
 
-/* An address: in a code object, or, with the id 0, in memory. */
+/* An address: in a code object, or, with the id 0, in memory. Some versions of AMD's SDK name it `addr`. */
 typedef struct rocprofiler_thread_trace_decoder_pc_t
 {
-    uint64_t address;
+    union
+    {
+        uint64_t address;
+        uint64_t addr;
+    };
     uint64_t code_object_id;
 } rocprofiler_thread_trace_decoder_pc_t;
 
