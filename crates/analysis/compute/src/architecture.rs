@@ -4,6 +4,7 @@
 //! constants at build time.
 
 use midair_failure::{Failure, Kind};
+use std::sync::LazyLock;
 
 /// An architecture, such as `gfx942`.
 #[derive(Debug)]
@@ -231,11 +232,28 @@ impl Table {
     }
 }
 
-/// Architectures that AMD's versions since 3.6 have tables for. Nothing is known here about these tables, since
-/// `api/compute` has no facts about them.
-const UNREAD: [&str; 6] = [
+/// Architectures that AMD's versions since 3.6 have tables for, and `api/compute` has not. They are read from AMD's
+/// directory of panels. AMD's shorthands and units are the same for all architectures.
+pub const OF_DIRECTORY: [&str; 6] = [
     "gfx1150", "gfx1151", "gfx1152", "gfx1153", "gfx1201", "gfx1250",
 ];
+
+/// The same without any panel.
+static WITHOUT_PANELS: LazyLock<Vec<Architecture>> = LazyLock::new(|| {
+    let known = ARCHITECTURES.last();
+    let bare = |name| {
+        known.map(|known| Architecture {
+            name,
+            limits: &[],
+            models: &[],
+            sets: &[],
+            newer_sets: &[],
+            panels: &[],
+            ..*known
+        })
+    };
+    OF_DIRECTORY.into_iter().filter_map(bare).collect()
+});
 
 /// Returns why an architecture cannot be shown, and what can be.
 pub(crate) fn unknown(name: &str) -> Failure {
@@ -243,21 +261,22 @@ pub(crate) fn unknown(name: &str) -> Failure {
     let what = format!("no tables exist for architecture {name}");
     let known = format!("known are {}", known.join(", "));
     let failure = Failure::new(Kind::Input, what);
-    match UNREAD.contains(&name) {
+    match OF_DIRECTORY.contains(&name) {
         true => failure.hint(format!(
-            "AMD's newer versions have tables for {name}, which midair does not have; {known}"
+            "analyze reads AMD's tables for {name}: --config-dir DIR, such as AMD's analysis_configs; {known}"
         )),
         false => failure.hint(known),
     }
 }
 
 impl Architecture {
-    /// Returns the architecture with this name.
+    /// Returns the architecture with this name. Of [`OF_DIRECTORY`] there are no panels.
     pub fn named(name: &str) -> Option<&'static Architecture> {
-        ARCHITECTURES.iter().find(|it| it.name == name)
+        let mut all = ARCHITECTURES.iter().chain(WITHOUT_PANELS.iter());
+        all.find(|it| it.name == name)
     }
 
-    /// Returns all architectures.
+    /// Returns all architectures with panels.
     pub fn all() -> &'static [Architecture] {
         ARCHITECTURES
     }

@@ -1,6 +1,6 @@
 //! The command line: AMD's options, of the versions of 2025 and of 2026.
 
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, OF_DIRECTORY};
 use crate::foreign;
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, value_parser};
@@ -33,7 +33,8 @@ fn list(name: &'static str, value: &'static str, help: &'static str) -> Arg {
 }
 
 fn architectures() -> Vec<&'static str> {
-    Architecture::all().iter().map(|it| it.name).collect()
+    let all = Architecture::all().iter().map(|it| it.name);
+    all.chain(OF_DIRECTORY).collect()
 }
 
 /// Adds the options that may stand before and after the words `profile` and `analyze`.

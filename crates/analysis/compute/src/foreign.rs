@@ -188,6 +188,7 @@ pub(crate) fn no_database() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::architecture::{Architecture, OF_DIRECTORY};
     use std::collections::BTreeSet;
 
     /// Whether a command, or any where it is the whole, has this option.
@@ -195,6 +196,24 @@ mod tests {
         let mut all = command.get_arguments();
         all.any(|arg| arg.get_long() == Some(name))
             || command.get_subcommands().any(|it| has(it, name))
+    }
+
+    /// The table from which docs/compatibility.md is made has each architecture.
+    #[test]
+    fn the_table_of_compatibility_has_the_architectures() {
+        let table = include_str!("../../../../api/compatibility.tsv").lines();
+        let rows = table.filter_map(|line| line.strip_prefix("compute-gpu\t"));
+        let rows: Vec<Vec<&str>> = rows.map(|row| row.split('\t').collect()).collect();
+        let of = |state: &str| -> Vec<&str> {
+            let of_state = rows.iter().filter(|row| row[2] == state);
+            of_state.map(|row| row[0]).collect()
+        };
+        let all = Architecture::all().iter().map(|it| it.name);
+        assert_eq!(of("same"), all.collect::<Vec<_>>());
+        assert_eq!(of("differs"), OF_DIRECTORY);
+        for name in of("none") {
+            assert!(Architecture::named(name).is_none(), "{name}");
+        }
     }
 
     /// The table from which docs/compatibility.md is made has each of these options with its answer, and

@@ -3,7 +3,7 @@
 //! What an architecture has besides panels (shorthands, units of normalization, models) stays built in.
 //! An expression is used as it is written, whichever formulas are chosen.
 
-use crate::architecture::{Architecture, Cell, Content, Metric, Panel, Source, Style, Table};
+use crate::architecture::{self, Architecture, Cell, Content, Metric, Panel, Source, Style, Table};
 use crate::console::Console;
 use crate::expression::Expression;
 use crate::files::{self, file_name, unreadable, unusable};
@@ -33,6 +33,7 @@ pub(crate) fn chosen(
 ) -> Result<&'static Architecture, Failure> {
     match matches.get_one::<PathBuf>("config-dir") {
         Some(directory) => read(directory, of, &mut |text| console.warning(&text)),
+        None if of.panels.is_empty() => Err(architecture::unknown(of.name)),
         None => Ok(of),
     }
 }

@@ -39,7 +39,9 @@ impl Machine {
             .filter(|agent| agent.agent_type == AgentType::Gpu);
         let mut names = Vec::new();
         for agent in gpus {
-            if let Some(architecture) = Architecture::named(&agent.name) {
+            // How many counters the blocks of other GPUs count at once is not known.
+            let countable = |of: &&Architecture| !of.limits.is_empty();
+            if let Some(architecture) = Architecture::named(&agent.name).filter(countable) {
                 let model = model(architecture, u32::from(agent.device_id));
                 let model = model.map_or(architecture.name, |model| model.name);
                 return Ok(Machine {

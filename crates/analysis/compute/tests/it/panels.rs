@@ -122,6 +122,54 @@ fn the_users_panels_are_counted_and_shown() {
     assert!(!text.contains("17.1"), "{text}");
 }
 
+/// AMD's newer architectures have panels in AMD's directory alone.
+#[test]
+fn a_directory_shows_architectures_without_built_in_panels() {
+    let temporary = tempfile::tempdir().unwrap();
+    let here = temporary.path();
+    collector(here, "cp $made $out/pmc_results.db");
+    let words = [
+        "profile",
+        "-d",
+        "w",
+        "-n",
+        "x",
+        "-b",
+        "5",
+        "--attach-pid",
+        "7",
+    ];
+    assert!(run(here, &words).status.success());
+    let plain = compute(here, &["analyze", "-p", "w", "-b", "5.1.1"]);
+    let system = here.join("w/sysinfo.csv");
+    let text = fs::read_to_string(&system).unwrap();
+    for name in ["gfx1151", "gfx1201", "gfx1250"] {
+        fs::write(&system, text.replace("gfx942", name)).unwrap();
+        let output = run(here, &["analyze", "-p", "w"]);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(40), "{said}");
+        assert!(
+            said.contains(name) && said.contains("--config-dir"),
+            "{said}"
+        );
+        panels(&here.join("mine").join(name));
+        let list = compute(here, &["--list-metrics", name, "--config-dir", "mine"]);
+        assert!(list.contains("5.1.0 -> CPF Share"), "{list}");
+        let shown = compute(here, &["analyze", "-p", "w", "--config-dir", "mine"]);
+        let value = |text: &str, id: &str| {
+            let line = text.lines().find(|line| line.contains(id));
+            let line = line.unwrap_or_else(|| panic!("{id} is not in {text}"));
+            line.split('│').nth(3).unwrap().trim().to_owned()
+        };
+        assert_eq!(
+            value(&shown, " 5.1.0 "),
+            value(&plain, " 5.1.1 "),
+            "{shown}"
+        );
+        assert!(shown.contains("Cycles per kernel"), "{shown}");
+    }
+}
+
 #[test]
 fn panels_are_not_believed() {
     let temporary = tempfile::tempdir().unwrap();
