@@ -1,14 +1,18 @@
 """rocpd databases of midair and of AMD's rocprofv3: converted, queried, summed up and merged.
 
 `python3 -m rocpd convert ...` and `rocpd.main(["convert", ...])` run the program rocpd of this installation, which
-streams. `connect` opens a database for Python's own SQLite."""
+streams. `connect` opens databases for Python's own SQLite. `write_csv`, `write_perfetto` and `write_otf2` are AMD's."""
 
 import os
-import sqlite3
 import subprocess
 import sys
 
-__all__ = ["connect", "convert", "main", "merge", "program", "query", "summary"]
+from .importer import RocpdImportData
+
+__all__ = [
+    "RocpdImportData", "connect", "convert", "execute", "main", "merge", "program", "query", "summary", "write_csv",
+    "write_otf2", "write_perfetto",
+]  # fmt: skip
 
 # The place of this file in an installation, and of the programs in a wheel.
 _PLACE = os.path.join("lib", "python3", "site-packages", "rocpd", "__init__.py")
@@ -70,8 +74,34 @@ def merge(inputs, output_path=None, output_file=None):
     _run("merge", inputs, _output(output_path, output_file))
 
 
-def connect(path):
-    """Opens a database for reading."""
-    from urllib.request import pathname2url
+def connect(input, *args, **kwargs):
+    """Opens databases for reading: a path, or a list of paths."""
+    return RocpdImportData(input, *args, **kwargs)
 
-    return sqlite3.connect(f"file:{pathname2url(os.path.abspath(path))}?mode=ro", uri=True)
+
+def execute(data, *args, **kwargs):
+    """Runs a query over databases that are open."""
+    return data.execute(*args, **kwargs)
+
+
+def _write(format, connection, config, properties):
+    from .output_config import output_config
+
+    config = output_config(**properties) if config is None else config.update(**properties)
+    _run("convert", connection.filenames, ["-f", format, *config.words()])
+    return True
+
+
+def write_csv(connection, config=None, **kwargs):
+    """Writes csv files of databases that are open. The properties are those of `output_config`."""
+    return _write("csv", connection, config, kwargs)
+
+
+def write_perfetto(connection, config=None, **kwargs):
+    """Writes a trace for Perfetto."""
+    return _write("pftrace", connection, config, kwargs)
+
+
+def write_otf2(connection, config=None, **kwargs):
+    """Writes an OTF2 archive."""
+    return _write("otf2", connection, config, kwargs)

@@ -65,6 +65,7 @@ fn a_conversion_is_what_the_attach_wrote() -> Result<()> {
     gather.args(["package", "--consolidate", "--copy", "-i"]);
     gather.arg(&database).arg("-d").arg(&package);
     run(gather, PATIENCE)?.success()?;
+    let unpacked = database;
     let database = dir.path().join("run.rpdb");
     // The package of the installation runs the installation's program.
     let mut python = Command::new("python3");
@@ -77,5 +78,34 @@ fn a_conversion_is_what_the_attach_wrote() -> Result<()> {
     let exit = run(python, PATIENCE)?.success()?;
     assert_eq!(exit.stdout.len(), 2, "{exit}");
     assert!(exit.stdout[1].parse::<u64>()? > 0, "{exit}");
+    // AMD's names: a database that is open, and files of it.
+    let kernels = exit.stdout[1].clone();
+    let mut python = Command::new("python3");
+    python.env_clear().envs(plain_environment());
+    python.env("PYTHONPATH", stage()?.join("lib/python3/site-packages"));
+    python
+        .current_dir(dir.path())
+        .args(["-B", "-c", AMDS_NAMES]);
+    python.arg(&unpacked);
+    let exit = run(python, PATIENCE)?.success()?;
+    assert_eq!(exit.stdout.first(), Some(&kernels), "{exit}");
+    assert_eq!(exit.stdout.last().map(String::as_str), Some("refused"));
+    assert!(
+        dir.path().join("py/out_results.pftrace").is_file(),
+        "{exit}"
+    );
     Ok(())
 }
+
+/// Uses the package as scripts use AMD's.
+const AMDS_NAMES: &str = "
+import sys, rocpd
+from rocpd.importer import RocpdImportData
+with RocpdImportData([sys.argv[1]]) as data:
+    print(rocpd.execute(data, 'SELECT COUNT(*) FROM kernels').fetchone()[0], flush=True)
+    assert rocpd.write_perfetto(data, output_path='py') and rocpd.write_csv(rocpd.connect(sys.argv[1]), output_path='py')
+try:
+    rocpd.write_otf2(rocpd.connect(sys.argv[1]), nothing=1)
+except KeyError:
+    print('refused')
+";

@@ -76,7 +76,12 @@ fn files(release: &Release) -> Outcome<Vec<(String, PathBuf)>> {
         "rocprof_attach/__main__.py".to_owned(),
         python.join("rocprof_attach_main.py"),
     ));
-    for file in ["rocpd/__init__.py", "rocpd/__main__.py"] {
+    for file in [
+        "rocpd/__init__.py",
+        "rocpd/__main__.py",
+        "rocpd/importer.py",
+        "rocpd/output_config.py",
+    ] {
         files.push((file.to_owned(), python.join(file)));
     }
     let package = python.join("midair");

@@ -133,6 +133,18 @@ pub const ITEMS: &[Item] = &[
         links: &[],
         executable: false,
     },
+    Item {
+        source: Source::File("python/rocpd/importer.py"),
+        to: "lib/python3/site-packages/rocpd/importer.py",
+        links: &[],
+        executable: false,
+    },
+    Item {
+        source: Source::File("python/rocpd/output_config.py"),
+        to: "lib/python3/site-packages/rocpd/output_config.py",
+        links: &[],
+        executable: false,
+    },
     // The package for recording from Python. The wheel has its own copy.
     Item {
         source: Source::File("python/midair/__init__.py"),
