@@ -8,8 +8,9 @@ use midair_tests::caller::{Caller, Counts};
 use midair_tests::lab::{Lab, LabCommand, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::stage;
-use midair_tests::table::Csv;
+use midair_tests::table::{Csv, json};
 use midair_tests::target::PATIENCE;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Where the model takes samples of the kernels with a grid of 64, and how often of ten times.
@@ -141,7 +142,7 @@ fn sampled(
     table: &str,
 ) -> Result<(Csv, String)> {
     let out = tempfile::tempdir_in(lab.scratch())?;
-    let words = [&["--output-format", "csv", "folded"], words].concat();
+    let words = [&["--output-format", "csv", "json", "folded"], words].concat();
     let mut attacher = attach(lab, target, out.path(), &words)?.spawn()?;
     attacher.expect_error("attached to process")?;
     work(target, "inside 40")?;
@@ -159,10 +160,53 @@ fn sampled(
             .find(|file| file.to_string_lossy().ends_with(end));
         found.ok_or_else(|| format!("no {end} in {all:?}: {exit}"))
     };
-    Ok((
-        Csv::read(file(table)?)?,
-        std::fs::read_to_string(file(".folded")?)?,
-    ))
+    let csv = Csv::read(file(table)?)?;
+    check_as_amd(&csv, &json(file("results.json")?)?, table)?;
+    Ok((csv, std::fs::read_to_string(file(".folded")?)?))
+}
+
+/// Checks what AMD's validators of samples of an attach ask (tests/rocprofv3/attachment/attach-pc-sampling of
+/// rocm-systems): csv and json have the same samples, each with an instruction that is in the list or none; a
+/// sample has a call if it has a dispatch, and lanes that were active.
+fn check_as_amd(csv: &Csv, whole: &Value, table: &str) -> Result<()> {
+    let tool = &whole["rocprofiler-sdk-tool"][0];
+    let list = match table {
+        "pc_sampling_stochastic.csv" => "pc_sample_stochastic",
+        _ => "pc_sample_host_trap",
+    };
+    let samples = tool["buffer_records"][list].as_array().ok_or(list)?;
+    let texts = tool["strings"]["pc_sample_instructions"].as_array();
+    let texts = texts.ok_or("no instructions")?.len() as i64;
+    assert_eq!(samples.len(), csv.rows.len());
+    for sample in samples {
+        let (index, record) = (sample["inst_index"].as_i64(), &sample["record"]);
+        assert!(
+            index.is_some_and(|index| (-1..texts).contains(&index)),
+            "{sample}"
+        );
+        let number = |key: &Value| key.as_u64().unwrap_or(u64::MAX);
+        let (dispatch, call) = (
+            number(&record["dispatch_id"]),
+            number(&record["corr_id"]["internal"]),
+        );
+        assert_eq!(dispatch == 0, call == 0, "{sample}");
+        assert!(
+            dispatch == 0 || number(&record["exec_mask"]) > 0,
+            "{sample}"
+        );
+    }
+    for row in &csv.rows {
+        assert!(Csv::number(row, "Sample_Timestamp")? > 0, "{row:?}");
+        let (dispatch, call) = (
+            Csv::number(row, "Dispatch_Id")?,
+            Csv::number(row, "Correlation_Id")?,
+        );
+        assert!(
+            dispatch > 0 && call > 0 && Csv::number(row, "Exec_Mask")? > 0,
+            "{row:?}"
+        );
+    }
+    Ok(())
 }
 
 /// Checks that the time of `vadd` is split by these samples, by their offsets: each instruction has its share
