@@ -64,7 +64,7 @@ fn number(row: &Value, name: &str) -> u64 {
 
 const LAUNCHES: &str = "SELECT start, \"end\", tid, graph_exec_id, kernel_dispatch_count, stack_id, queue_id, agent_id FROM graph_launches";
 const KERNELS: &str = "SELECT graph_exec_id, COUNT(*) AS n FROM rocpd_kernel_dispatch GROUP BY 1";
-const REMARKS: &str = "SELECT start, \"end\" FROM rocpd_graph_launch WHERE extdata <> '{}'";
+const REMARKS: &str = "SELECT start, \"end\" FROM rocpd_graph_launch WHERE extdata LIKE '%remark%'";
 
 /// The output of a session.
 struct Session {

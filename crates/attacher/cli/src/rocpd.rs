@@ -559,6 +559,44 @@ mod tests {
         }
     }
 
+    /// It has their options, too, with what midair does of each.
+    #[test]
+    fn the_table_of_compatibility_has_the_options() {
+        let table = include_str!("../../../../api/compatibility.tsv").lines();
+        let rows = table.filter_map(|line| line.strip_prefix("rocpd-option\t--"));
+        let rows: Vec<Vec<&str>> = rows.map(|row| row.split('\t').collect()).collect();
+        let whole = command();
+        let mut all: Vec<&Arg> = whole
+            .get_subcommands()
+            .flat_map(Command::get_arguments)
+            .collect();
+        all.sort_by_key(|arg| arg.get_long());
+        all.dedup_by_key(|arg| arg.get_long());
+        let names = all.iter().filter_map(|arg| arg.get_long());
+        let mut names: Vec<&str> = names.filter(|name| *name != "help").collect();
+        let mut listed: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+        names.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(names, listed);
+        for row in rows {
+            let arg = all.iter().find(|arg| arg.get_long() == Some(row[0]));
+            let help = arg
+                .unwrap()
+                .get_help()
+                .map_or(String::new(), ToString::to_string);
+            let is_ignored = help.starts_with("Accepted for compatibility") || help.is_empty();
+            let is_refused = NOT_BUILT.contains(&row[0]) || help.contains("[not built yet]");
+            let state = match (is_refused, is_ignored) {
+                (true, _) => "none",
+                (false, true) => "ignored",
+                (false, false) => "",
+            };
+            let fits =
+                row[2] == state || (state.is_empty() && ["same", "differs"].contains(&row[2]));
+            assert!(fits, "{row:?}: {help}");
+        }
+    }
+
     /// The lines of AMD's manual are accepted.
     #[test]
     fn amds_command_lines_are_understood() {

@@ -71,7 +71,7 @@ pub use midair_trace::record_file::{
 };
 pub use midair_trace::rolling::{Keep, Window};
 pub use midair_trace::samples::{Hottest, Kernels as SampledKernels, Samples};
-pub use model::{Attach, KnownCounts, Plan, Trace};
+pub use model::{Attach, KnownCounter, KnownCounts, Plan, Trace};
 pub use options::{
     AgentIndex, Console, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit,
 };

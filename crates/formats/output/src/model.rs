@@ -5,11 +5,12 @@ use crate::gpu::GpuSamples;
 use crate::options::{AgentIndex, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit};
 use crate::process::{Outcome, Process};
 use midair_agents::Agent;
-use midair_counters::CounterPlan;
+use midair_counters::value::Values;
+use midair_counters::{CounterPlan, Dimension, Position};
 use midair_trace::kernel_filter::KernelFilter;
 use midair_trace::record_file::RecordFile;
 use midair_trace::steps::{MainLoop, main_loop};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,19 +53,46 @@ pub struct Attach {
 /// What dispatches counted, where it comes as values and not as windows: from a database.
 #[derive(Debug, Clone, Default)]
 pub struct KnownCounts {
-    names: Vec<String>,
-    of: HashMap<u64, Vec<(usize, f64)>>,
+    /// The counters, by their numbers.
+    counters: BTreeMap<u64, KnownCounter>,
+    of: HashMap<u64, Vec<KnownValue>>,
+}
+
+/// The number of a counter, and what was counted at a place.
+type KnownValue = (u64, Position, f64);
+
+/// A counter of a database.
+#[derive(Debug, Clone, Default)]
+pub struct KnownCounter {
+    /// The node of its agent.
+    pub node: u32,
+    /// Its name.
+    pub name: String,
+    /// What it counts.
+    pub description: String,
+    /// The block of the hardware that counts it.
+    pub block: String,
+    /// What it is computed of, if it is computed.
+    pub expression: String,
+    /// Whether it is computed.
+    pub is_derived: bool,
 }
 
 impl KnownCounts {
-    /// Adds what a dispatch counted, at all places together.
-    pub fn add(&mut self, dispatch_id: u64, counter: &str, value: f64) {
-        let known = self.names.iter().position(|name| name == counter);
-        let at = known.unwrap_or_else(|| {
-            self.names.push(counter.to_owned());
-            self.names.len() - 1
-        });
-        self.of.entry(dispatch_id).or_default().push((at, value));
+    /// Adds a counter with its number.
+    pub fn describe(&mut self, id: u64, counter: KnownCounter) {
+        self.counters.insert(id, counter);
+    }
+
+    /// Adds what a dispatch counted at a place: its XCC, its shader engine, its instance.
+    pub fn add(&mut self, dispatch_id: u64, counter: u64, place: [u32; 3], value: f64) {
+        let [xcc, engine, instance] = place;
+        let place = Position::default()
+            .with(Dimension::Xcc, xcc)
+            .with(Dimension::ShaderEngine, engine)
+            .with(Dimension::Instance, instance);
+        let values = self.of.entry(dispatch_id).or_default();
+        values.push((counter, place, value));
     }
 
     /// Whether no dispatch counted anything.
@@ -72,20 +100,41 @@ impl KnownCounts {
         self.of.is_empty()
     }
 
-    /// Returns what a dispatch counted: the numbers of the counters from 1, their names, the values.
-    pub(crate) fn of(&self, dispatch_id: u64) -> Option<impl Iterator<Item = (u64, &str, f64)>> {
-        let values = self.of.get(&dispatch_id)?;
-        Some(values.iter().filter_map(|(at, value)| {
-            let name = self.names.get(*at)?;
-            Some((*at as u64 + 1, name.as_str(), *value))
-        }))
+    /// Returns what a dispatch counted: the numbers of the counters, their names, the values, by name.
+    pub(crate) fn of(&self, dispatch_id: u64) -> Option<Vec<(u64, &str, Values)>> {
+        let mut all: BTreeMap<(&str, u64), Values> = BTreeMap::new();
+        for (id, place, value) in self.of.get(&dispatch_id)? {
+            let name = self.counters.get(id)?.name.as_str();
+            let values = all.entry((name, *id)).or_default();
+            values.push((*place, *value));
+        }
+        let all = all.into_iter();
+        Some(all.map(|((name, id), values)| (id, name, values)).collect())
+    }
+
+    /// Returns the counters with their numbers, in the order of their agents and names.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = (u64, &KnownCounter)> {
+        let mut all: Vec<_> = self.counters.iter().map(|(id, of)| (*id, of)).collect();
+        all.sort_by(|(_, a), (_, b)| (a.node, &a.name).cmp(&(b.node, &b.name)));
+        all.into_iter()
+    }
+
+    /// Returns the places at which counters have values, sorted.
+    pub(crate) fn places(&self) -> BTreeMap<u64, Values> {
+        let mut all: BTreeMap<u64, BTreeSet<Position>> = BTreeMap::new();
+        for (id, place, _) in self.of.values().flatten() {
+            all.entry(*id).or_default().insert(*place);
+        }
+        let values = |places: BTreeSet<Position>| places.into_iter().map(|at| (at, 0.0)).collect();
+        let all = all.into_iter();
+        all.map(|(id, places)| (id, values(places))).collect()
     }
 }
 
 /// A finished session.
 #[derive(Debug)]
 pub struct Trace {
-    /// What dispatches counted, if there are no windows. Only pftrace shows it.
+    /// What dispatches counted, if there are no windows. Only json and pftrace show it.
     pub known: KnownCounts,
     /// The process.
     pub process: Process,

@@ -70,10 +70,10 @@ pub fn convert(
         }
         Ok(())
     };
-    // Only one writer has values without windows.
-    let is_trace = |format: &Format| *format == Format::Pftrace;
+    // Not all writers take values without windows.
+    let takes = |format: &Format| counters::WRITERS.contains(format);
     let mut known = Vec::new();
-    if plan.formats.iter().any(is_trace) {
+    if plan.formats.iter().any(takes) {
         for part in &input.parts {
             known.push(counters::known(input, part)?);
         }
@@ -81,13 +81,13 @@ pub fn convert(
     if known.iter().all(KnownCounts::is_empty) {
         write(&traces, plan)?;
     } else {
-        let mut of_some = plan.clone();
-        of_some.formats.retain(|format| !is_trace(format));
-        write(&traces, &of_some)?;
+        let (mut of_some, mut others) = (plan.clone(), plan.clone());
+        of_some.formats.retain(takes);
+        others.formats.retain(|format| !takes(format));
+        write(&traces, &others)?;
         for (trace, known) in traces.iter_mut().zip(known) {
             trace.known = known;
         }
-        of_some.formats = vec![Format::Pftrace];
         write(&traces, &of_some)?;
     }
     files.extend(tables);

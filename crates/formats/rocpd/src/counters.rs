@@ -1,11 +1,11 @@
-//! Values of counters, for csv and pftrace. They are no records, since a database has them computed; a
-//! row is what a dispatch counted at all places together.
+//! Values of counters, for csv, json and pftrace. They are no records, since a database has them computed. A
+//! row of csv is what a dispatch counted at all places together.
 
 use crate::input::{Input, Part};
 use crate::unreadable;
 use crate::window::Window;
 use midair_failure::{Failure, Kind, plain};
-use midair_output::{AgentIndex, CounterCsv, CounterRow, Format, KnownCounts, Plan};
+use midair_output::{AgentIndex, CounterCsv, CounterRow, Format, KnownCounter, KnownCounts, Plan};
 use rusqlite::Row;
 use std::path::PathBuf;
 
@@ -43,50 +43,103 @@ pub(crate) fn write(
     }
 }
 
-/// Returns what the dispatches of a session counted, at all places together.
+/// Returns what the dispatches of a session counted, at each place, or at all places together where there are
+/// too many values for the memory.
 ///
 /// # Errors
 /// When the database cannot be read.
 pub(crate) fn known(input: &Input, part: &Part) -> Result<KnownCounts, Failure> {
-    let question = format!(
-        "SELECT d.dispatch_id, c.name, TOTAL(v.value) FROM {} AS v JOIN {} AS d ON d.event_id = v.event_id \
-         JOIN {} AS c ON c.id = v.pmc_id GROUP BY d.dispatch_id, c.name ORDER BY c.name",
-        part.table("pmc_event"),
-        part.table("kernel_dispatch"),
-        part.table("info_pmc")
-    );
     let read = || {
         let mut known = KnownCounts::default();
+        describe(input, part, &mut known)?;
+        let columns = part.columns(&input.connection, "pmc_event")?;
+        let has_places = columns.iter().any(|column| column == "shader_engine");
+        let values = counted(input, part)?.1;
+        let (places, value, group) = match (values <= MOST_VALUES, has_places) {
+            (true, true) => ("v.xcc, v.shader_engine, v.instance", "v.value", ""),
+            (true, false) => ("0, 0, 0", "v.value", ""),
+            (false, _) => (
+                "0, 0, 0",
+                "TOTAL(v.value)",
+                "GROUP BY d.dispatch_id, v.pmc_id",
+            ),
+        };
+        let question = format!(
+            "SELECT d.dispatch_id, v.pmc_id, {value}, {places} FROM {} AS v JOIN {} AS d ON d.event_id = v.event_id {group}",
+            part.table("pmc_event"),
+            part.table("kernel_dispatch")
+        );
         let mut statement = input.connection.prepare(&question)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let name: String = row.get::<_, Option<String>>(1)?.unwrap_or_default();
-            let dispatch: i64 = row.get::<_, Option<i64>>(0)?.unwrap_or_default();
-            known.add(dispatch as u64, &name, row.get(2)?);
+            let number = |at: usize| row.get::<_, Option<i64>>(at).map(Option::unwrap_or_default);
+            let place = [number(3)? as u32, number(4)? as u32, number(5)? as u32];
+            let value: Option<f64> = row.get(2)?;
+            let value = value.unwrap_or_default();
+            known.add(number(0)? as u64, number(1)? as u64, place, value);
         }
         Ok(known)
     };
     read().map_err(|error: rusqlite::Error| unreadable(&part.path, error))
 }
 
+/// Reads what the counters are.
+fn describe(input: &Input, part: &Part, known: &mut KnownCounts) -> rusqlite::Result<()> {
+    let question = format!(
+        "SELECT c.id, a.absolute_index, c.name, c.description, c.block, c.expression, c.is_derived \
+         FROM {} AS c LEFT JOIN {} AS a ON a.id = c.agent_id WHERE c.id IN (SELECT pmc_id FROM {})",
+        part.table("info_pmc"),
+        part.table("info_agent"),
+        part.table("pmc_event")
+    );
+    let mut statement = input.connection.prepare(&question)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let number = |at: usize| row.get::<_, Option<i64>>(at).map(Option::unwrap_or_default);
+        let text = |at: usize| {
+            row.get::<_, Option<String>>(at)
+                .map(Option::unwrap_or_default)
+        };
+        let counter = KnownCounter {
+            node: number(1)? as u32,
+            name: text(2)?,
+            description: text(3)?,
+            block: text(4)?,
+            expression: text(5)?,
+            is_derived: number(6)? != 0,
+        };
+        known.describe(number(0)? as u64, counter);
+    }
+    Ok(())
+}
+
+/// Returns how many values there are, and how many of them are of dispatches.
+fn counted(input: &Input, part: &Part) -> rusqlite::Result<(u64, u64)> {
+    let question = format!(
+        "SELECT COUNT(*), TOTAL(event_id IN (SELECT event_id FROM {})) FROM {}",
+        part.table("kernel_dispatch"),
+        part.table("pmc_event")
+    );
+    input.connection.query_row(&question, [], |row| {
+        let of_dispatches: f64 = row.get(1)?;
+        Ok((row.get::<_, i64>(0)?.max(0) as u64, of_dispatches as u64))
+    })
+}
+
+/// The most values that are kept with their places, some 150 bytes each.
+const MOST_VALUES: u64 = 1 << 22;
+/// The formats whose writers take values of dispatches.
+pub(crate) const WRITERS: [Format; 2] = [Format::Json, Format::Pftrace];
 /// The formats that have values of dispatches.
-pub(crate) const FORMATS: [Format; 2] = [Format::Csv, Format::Pftrace];
+const FORMATS: [Format; 3] = [Format::Csv, Format::Json, Format::Pftrace];
 
 /// Returns which values of a session are not in the files, in sentences.
 ///
 /// # Errors
 /// When the database cannot be read.
 pub(crate) fn left(input: &Input, part: &Part, plan: &Plan) -> Result<Vec<String>, Failure> {
-    let question = format!(
-        "SELECT COUNT(*), TOTAL(event_id IN (SELECT event_id FROM {})) FROM {}",
-        part.table("kernel_dispatch"),
-        part.table("pmc_event")
-    );
-    let counted = input.connection.query_row(&question, [], |row| {
-        let of_dispatches: f64 = row.get(1)?;
-        Ok((row.get::<_, i64>(0)?.max(0) as u64, of_dispatches as u64))
-    });
-    let (all, of_dispatches) = counted.map_err(|error| unreadable(&part.path, error))?;
+    let counted = counted(input, part).map_err(|error| unreadable(&part.path, error))?;
+    let (all, of_dispatches) = counted;
     let path = part.path.display();
     let counted = |count| plain::counted(count, "counter value", "counter values");
     let mut left = Vec::new();
@@ -97,6 +150,12 @@ pub(crate) fn left(input: &Input, part: &Part, plan: &Plan) -> Result<Vec<String
             counted(others)
         ));
     }
+    if of_dispatches > MOST_VALUES && plan.formats.contains(&Format::Json) {
+        left.push(format!(
+            "{} in {path} are too many: json has the sums over all places",
+            counted(of_dispatches)
+        ));
+    }
     let others = plan
         .formats
         .iter()
@@ -104,7 +163,7 @@ pub(crate) fn left(input: &Input, part: &Part, plan: &Plan) -> Result<Vec<String
     let others: Vec<&str> = others.map(|format| format.name()).collect();
     if of_dispatches > 0 && !others.is_empty() {
         left.push(format!(
-            "{} in {path} are converted to csv and pftrace, not to {}",
+            "{} in {path} are converted to csv, json and pftrace, not to {}",
             counted(of_dispatches),
             others.join(", ")
         ));

@@ -5,7 +5,11 @@
 //! attach records; one of AMD's tool also lacks when the doorbell rang for a dispatch and what a call
 //! returned. These are 0.
 
+mod cuda;
 mod describe;
+mod driver;
+mod facts;
+mod hip;
 pub(crate) mod notes;
 mod rows;
 mod sampled;
@@ -70,7 +74,7 @@ impl Session<'_> {
 /// Reads a session. Returns also what it has that is not in the trace, in sentences.
 ///
 /// # Errors
-/// When the database cannot be read, or is of a CUDA process.
+/// When the database cannot be read.
 pub(crate) fn trace(
     input: &Input,
     part: &Part,
@@ -84,21 +88,18 @@ pub(crate) fn trace(
         left: BTreeMap::new(),
         with_texts: 0,
     };
-    let read = |session: &mut Session<'_>| -> Result<Option<Trace>, Stopped> {
-        if describe::is_cuda(session)? {
-            return Ok(None);
-        }
+    let read = |session: &mut Session<'_>| -> Result<Trace, Stopped> {
         let described = Described::read(session)?;
         let writer = RecordWriter::create_in(&std::env::temp_dir())?;
-        let mut writer = writer.with_streams(described.streams);
+        let mut writer = writer.with_streams(described.handles());
         for record in &described.records {
             writer.append(record)?;
         }
         rows::read(session, &described, window, &mut writer)?;
         sampled::read(session, &described, window, &mut writer)?;
-        Ok(Some(described.into_trace(writer.finish()?)))
+        Ok(described.into_trace(writer.finish()?))
     };
-    let found = read(&mut session).map_err(|stopped| match stopped {
+    let trace = read(&mut session).map_err(|stopped| match stopped {
         Stopped::Read(error) => unreadable(&part.path, error),
         Stopped::Keep(error) => Failure::new(
             Kind::Output,
@@ -109,16 +110,6 @@ pub(crate) fn trace(
         )
         .hint("set TMPDIR to a directory with more space"),
     })?;
-    let Some(trace) = found else {
-        let path = part.path.display();
-        return Err(Failure::new(
-            Kind::NotBuilt,
-            format!("cannot convert {path}: it is the recording of a CUDA process"),
-        )
-        .hint(
-            "record in that format: midair attach PID -f FORMAT; query, summary and merge work",
-        ));
-    };
     let path = part.path.display();
     let left = session.left.iter().map(|(what, count)| {
         let rows = plain::counted(*count, "row of", "rows of");

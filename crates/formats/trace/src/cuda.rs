@@ -168,6 +168,13 @@ pub fn memories(extra: &CudaTransfer) -> (&'static str, &'static str) {
     )
 }
 
+/// Returns the number of a kind of memory by its name.
+pub fn memory_of(name: &str) -> u32 {
+    let known = MEMORY.iter().position(|known| *known == name);
+    // Any number that has no name.
+    known.map_or(MEMORY.len(), |known| known) as u32
+}
+
 /// Returns the two parts of a stream's handle: context and stream, as CUPTI counts them.
 pub fn stream_parts(handle: u64) -> (u32, u32) {
     ((handle >> 32) as u32, handle as u32)

@@ -622,9 +622,11 @@ impl Index {
         }
     }
 
-    /// Numbers streams whose handles are their numbers.
-    pub fn number_streams(&mut self, count: u64) {
-        (1..=count.min(MOST_STREAMS as u64)).for_each(|number| self.add_stream(number));
+    /// Numbers these streams before all others. The handle of one without a handle (0) is its number.
+    pub fn number_streams(&mut self, handles: impl IntoIterator<Item = u64>) {
+        for (number, handle) in (1..).zip(handles.into_iter().take(MOST_STREAMS)) {
+            self.add_stream(if handle == 0 { number } else { handle });
+        }
     }
 
     /// Returns the raw handle of the stream with this number.

@@ -154,10 +154,11 @@ impl RecordWriter {
         }
     }
 
-    /// Numbers this many streams before the first record: the handle of each is its number.
+    /// Numbers streams with these handles before the first record. The handle of one without a handle (0)
+    /// is its number.
     #[must_use]
-    pub fn with_streams(mut self, count: u64) -> RecordWriter {
-        self.index.number_streams(count);
+    pub fn with_streams(mut self, handles: impl IntoIterator<Item = u64>) -> RecordWriter {
+        self.index.number_streams(handles);
         self
     }
 

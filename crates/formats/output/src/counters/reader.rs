@@ -6,7 +6,6 @@ use super::windows;
 use crate::files::WriteError;
 use crate::job::Job;
 use crate::sink::Sink;
-use midair_counters::dimension::Position;
 use midair_record::event::{CounterWindow, Record};
 use std::collections::HashMap;
 
@@ -86,14 +85,13 @@ impl<'j> Reader<'j> {
         sinks: &mut [Box<dyn Sink + '_>],
     ) -> Result<(), WriteError> {
         if let Record::Kernel(kernel, _) = record
-            && let Some(known) = self.job.trace.known.of(kernel.dispatch_id)
+            && let Some(counters) = self.job.trace.known.of(kernel.dispatch_id)
         {
-            let all = known.map(|(id, name, value)| (id, name, vec![(Position::default(), value)]));
             let counts = Counts {
                 kernel,
                 batch: None,
                 window: 0,
-                counters: all.collect(),
+                counters,
                 over_time: None,
             };
             return sinks.iter_mut().try_for_each(|sink| sink.counted(&counts));

@@ -156,7 +156,12 @@ struct Session<'s> {
 
 impl Sink for Session<'_> {
     fn wants(&self) -> Option<KindSet> {
-        Some(sets::MARKERS.with(kind::COUNTER_COLLECTION))
+        let wanted = sets::MARKERS.with(kind::COUNTER_COLLECTION);
+        // Values of a database come with their dispatches.
+        Some(match self.job.trace.known.is_empty() {
+            true => wanted,
+            false => wanted.with(kind::KERNEL_DISPATCH),
+        })
     }
 
     fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {

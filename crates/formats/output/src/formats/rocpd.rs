@@ -256,6 +256,10 @@ fn rows<'s>(
     for (key, value) in pieces::midair(job)? {
         rows.put_metadata(&format!("midair_{key}"), &value)?;
     }
+    if job.index.is_cuda() {
+        rows.put_metadata("midair_cuda_devices", &cuda::devices(job))?;
+        rows.put_metadata("midair_cuda_queues", &cuda::queues(job))?;
+    }
     if let Some(samples) = &job.trace.gpu {
         rows.gpu_samples(samples)?;
     }

@@ -1,12 +1,14 @@
 //! What rows refer to: the process and its machine, agents, threads, code objects, kernels, queues.
 
-use super::{Session, Stopped};
+use super::facts::{cut, header, object};
+use super::{Session, Stopped, cuda};
 use midair_agents::{Agent, AgentType};
 use midair_domain::sets;
 use midair_output::{Node, Outcome, Process, RecordFile, Trace, agent_of_json};
 use midair_record::event::{
-    self, CodeObject, Header, KernelSymbol, MAX_RECORD, Plain, Queue, RuntimeInit, kind,
+    self, CodeObject, KernelSymbol, NO_NODE, Queue, RuntimeInit, cuda_node, kind,
 };
+use midair_trace::cuda::{devices, runtime_name};
 use rusqlite::OptionalExtension;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +17,14 @@ use std::collections::{BTreeMap, HashMap};
 const TAGS: &str = "midair_";
 /// What the outcome of a session starts with if nothing went wrong.
 const ORDINARY: [&str; 2] = ["complete", "the process ended while attached"];
+
+/// The tag of the numbers of a CUDA process's devices, by the ids of their agents.
+const DEVICES: &str = "cuda_devices";
+/// The tag of the devices and streams that a CUDA process's queues stand for.
+const QUEUES: &str = "cuda_queues";
+
+/// What midair says about the whole session, by tag.
+type Metadata = BTreeMap<String, String>;
 
 /// The descriptions of a session.
 pub(super) struct Described {
@@ -28,14 +38,16 @@ pub(super) struct Described {
     pub(super) threads: HashMap<i64, u32>,
     /// Kernels without a description, by the ids of their rows: the addresses of their descriptors.
     pub(super) unknown: HashMap<i64, u64>,
-    /// The greatest number of a stream.
-    pub(super) streams: u64,
+    /// Handles of streams, by the ids of their rows: 0 where it is not known.
+    pub(super) streams: BTreeMap<u64, u64>,
+    /// Whether the session is of a CUDA process.
+    pub(super) is_cuda: bool,
     /// The descriptions as records.
     pub(super) records: Vec<Vec<u8>>,
 }
 
-/// Whether the session is of a CUDA process.
-pub(super) fn is_cuda(session: &Session<'_>) -> rusqlite::Result<bool> {
+/// Whether the session of an earlier midair is of a CUDA process.
+fn is_cuda(session: &Session<'_>) -> rusqlite::Result<bool> {
     let kinds = sets::CUDA_CALLS.iter();
     let only_cuda = [
         kind::MEMORY_SET,
@@ -77,15 +89,22 @@ impl Described {
             nodes: HashMap::new(),
             threads: HashMap::new(),
             unknown: HashMap::new(),
-            streams: 0,
+            streams: BTreeMap::new(),
+            is_cuda: false,
             records: Vec::new(),
         };
+        let metadata = metadata(session)?;
+        described.is_cuda = metadata.contains_key(DEVICES) || is_cuda(session)?;
         described.process(session)?;
-        described.agents(session)?;
+        described.agents(session, &metadata)?;
         described.code_objects(session)?;
         described.symbols(session)?;
-        described.queues(session)?;
-        described.metadata(session)?;
+        described.streams(session)?;
+        match metadata.get(QUEUES) {
+            Some(queues) => described.cuda_queues(&object(Some(queues))),
+            None => described.queues(session)?,
+        }
+        described.whole(session, &metadata);
         Ok(described)
     }
 
@@ -154,7 +173,30 @@ impl Described {
         Ok(())
     }
 
-    fn agents(&mut self, session: &Session<'_>) -> rusqlite::Result<()> {
+    /// Returns the handles of the streams in the order of their numbers from 1.
+    pub(super) fn handles(&self) -> impl Iterator<Item = u64> {
+        let last = self.streams.last_key_value().map_or(0, |(id, _)| *id);
+        (1..=last).map(|id| self.streams.get(&id).copied().unwrap_or(0))
+    }
+
+    /// Returns the handle of a stream by the id of its row.
+    pub(super) fn stream(&self, id: i64) -> u64 {
+        let id = id as u64;
+        let known = self.streams.get(&id).filter(|handle| **handle != 0);
+        known.copied().unwrap_or(id)
+    }
+
+    fn agents(&mut self, session: &Session<'_>, metadata: &Metadata) -> rusqlite::Result<()> {
+        let devices = object(metadata.get(DEVICES).map(String::as_str));
+        // Earlier files do not have the numbers of devices: a process usually sees all.
+        let mut next = 0;
+        let mut ordinal = |id: i64| match devices.get(id.to_string()) {
+            Some(known) => known.as_u64().map(|known| known as u32),
+            None => {
+                next += 1;
+                Some(next - 1).filter(|_| devices.is_null())
+            }
+        };
         let question = format!(
             "SELECT id, absolute_index, logical_index, type_index, type, name, model_name, vendor_name, product_name, \
              extdata FROM {} ORDER BY id",
@@ -170,7 +212,18 @@ impl Described {
             self.nodes.insert(id, node);
             let extdata = text(9)?;
             if let Some(agent) = agent_of_json(&object(extdata.as_deref())) {
-                self.agents.push(agent);
+                let is_device = self.is_cuda && devices::is_device(&agent);
+                let ordinal = is_device.then(|| ordinal(id)).flatten();
+                let Some(ordinal) = ordinal else {
+                    // CUDA's records name no node of the host.
+                    if self.is_cuda && agent.agent_type == AgentType::Cpu {
+                        self.nodes.insert(id, NO_NODE);
+                    }
+                    self.agents.push(agent);
+                    continue;
+                };
+                self.nodes.insert(id, cuda_node(ordinal));
+                self.records.push(devices::record_of(&agent, ordinal));
             } else if let (Some(logical), Some(name)) = (number(2)?, text(5)?) {
                 // Another tool's file, without the further facts.
                 self.agents.push(Agent {
@@ -272,12 +325,40 @@ impl Described {
         Ok(())
     }
 
+    fn streams(&mut self, session: &Session<'_>) -> rusqlite::Result<()> {
+        let question = format!(
+            "SELECT id, name FROM {} WHERE id > 0 ORDER BY id",
+            session.part.table("info_stream")
+        );
+        let mut statement = session.connection.prepare(&question)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let name: Option<String> = row.get(1)?;
+            let handle = name.filter(|_| self.is_cuda);
+            let handle = handle.and_then(|name| cuda::stream_of(&name));
+            let id = row.get::<_, i64>(0)? as u64;
+            self.streams.insert(id, handle.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    fn cuda_queues(&mut self, queues: &Value) {
+        for (id, of) in queues.as_object().into_iter().flatten() {
+            let number = |at: usize| of.get(at).and_then(Value::as_u64);
+            if let (Ok(queue_id), Some(node), Some(handle)) = (id.parse(), number(0), number(1)) {
+                let record = Queue {
+                    header: header(kind::QUEUE, 0),
+                    handle,
+                    queue_id,
+                    node: node as u32,
+                    ..Queue::default()
+                };
+                self.records.push(event::encode(&record, &[]));
+            }
+        }
+    }
+
     fn queues(&mut self, session: &Session<'_>) -> rusqlite::Result<()> {
-        let greatest = format!("SELECT MAX(id) FROM {}", session.part.table("info_stream"));
-        let greatest = session
-            .connection
-            .query_row(&greatest, [], |row| row.get::<_, Option<i64>>(0))?;
-        self.streams = greatest.unwrap_or(0).max(0) as u64;
         // A queue's device is its dispatches' device.
         let question = format!(
             "SELECT q.id, (SELECT d.agent_id FROM {} AS d WHERE d.queue_id = q.id LIMIT 1) FROM {} AS q WHERE q.id > 0 ORDER BY q.id",
@@ -302,18 +383,8 @@ impl Described {
         Ok(())
     }
 
-    /// Reads what midair says about the whole session.
-    fn metadata(&mut self, session: &Session<'_>) -> rusqlite::Result<()> {
-        let question = format!("SELECT tag, value FROM {}", session.part.table("metadata"));
-        let mut statement = session.connection.prepare(&question)?;
-        let mut rows = statement.query([])?;
-        let mut all: BTreeMap<String, String> = BTreeMap::new();
-        while let Some(row) = rows.next()? {
-            let tag: String = row.get(0)?;
-            if let Some(tag) = tag.strip_prefix(TAGS) {
-                all.insert(tag.to_owned(), row.get(1)?);
-            }
-        }
+    /// Takes what midair says about the whole session.
+    fn whole(&mut self, session: &Session<'_>, all: &Metadata) {
         let json = |tag: &str| object(all.get(tag).map(String::as_str));
         if let Some(text) = all.get("outcome") {
             self.outcome = Outcome {
@@ -334,7 +405,11 @@ impl Described {
             let name = runtime.get("name").and_then(Value::as_str);
             let wanted = format!("RUNTIME_INITIALIZATION_{}", name.unwrap_or_default());
             let of = kind::RUNTIME_INITIALIZATION;
-            let operation = (1..32).find(|number| session.names.operation(of, *number) == wanted);
+            let is_it = |number: &u32| {
+                session.names.operation(of, *number) == wanted
+                    || name.is_some() && runtime_name(*number) == name
+            };
+            let operation = (1..128).find(is_it);
             let record = RuntimeInit {
                 header: header(of, operation.unwrap_or(0)),
                 time: number("timestamp"),
@@ -346,30 +421,20 @@ impl Described {
             };
             self.records.push(event::encode(&record, &[]));
         }
-        Ok(())
     }
 }
 
-/// Returns the header of a record of this kind.
-pub(super) fn header(kind: u8, operation: u32) -> Header {
-    Header {
-        kind,
-        operation,
-        ..Header::default()
+/// Returns what midair says about the whole session, by tag.
+fn metadata(session: &Session<'_>) -> rusqlite::Result<Metadata> {
+    let question = format!("SELECT tag, value FROM {}", session.part.table("metadata"));
+    let mut statement = session.connection.prepare(&question)?;
+    let mut rows = statement.query([])?;
+    let mut all = Metadata::new();
+    while let Some(row) = rows.next()? {
+        let tag: String = row.get(0)?;
+        if let Some(tag) = tag.strip_prefix(TAGS) {
+            all.insert(tag.to_owned(), row.get(1)?);
+        }
     }
-}
-
-/// Returns a text as far as a record has room for it.
-pub(super) fn cut<T: Plain>(text: &[u8]) -> &[u8] {
-    let room = MAX_RECORD.saturating_sub(size_of::<T>());
-    text.get(..room).unwrap_or(text)
-}
-
-/// Returns a column of JSON. What is none is null.
-pub(super) fn object(text: Option<&str>) -> Value {
-    match text {
-        // Most rows.
-        None | Some("{}") => Value::Null,
-        Some(text) => serde_json::from_str(text).unwrap_or(Value::Null),
-    }
+    Ok(all)
 }

@@ -1,13 +1,12 @@
 //! Rows of what happened as records.
 
-use super::describe::{Described, cut, header, object};
-use super::{Session, Stopped};
+use super::describe::Described;
+use super::facts::{Place, cut, header, object, untimed, with_flags};
+use super::{Session, Stopped, cuda, driver, hip};
 use crate::window::Window;
 use midair_domain::sets;
 use midair_output::{RecordWriter, words_of};
-use midair_record::event::{
-    self, Allocation, Api, Copy, Header, Kernel, Marker, NO_NODE, Scratch, Untimed, flag, kind,
-};
+use midair_record::event::{self, Allocation, Api, Copy, Kernel, Marker, NO_NODE, Scratch, kind};
 use rusqlite::{Row, Rows};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -69,8 +68,6 @@ pub(super) fn read(
         }
         source.advance(&mut reader)?;
     }
-    drop(sources);
-    leave_rest(reader.session)?;
     Ok(())
 }
 
@@ -100,16 +97,28 @@ fn questions(
         samples = within("sample"),
         tracks = of("track"),
     );
+    // Files of AMD's earlier schemas do not say which graph launched it.
+    let graphs = |table: &str| -> rusqlite::Result<&str> {
+        let columns = session.part.columns(session.connection, table)?;
+        let known = columns.iter().any(|column| column == "graph_node_id");
+        Ok(if known {
+            "x.graph_exec_id, x.graph_node_id"
+        } else {
+            "0, 0"
+        })
+    };
     let kernels = format!(
         "SELECT x.event_id, x.tid, x.\"start\", x.\"end\", e.stack_id, x.extdata, x.agent_id, x.kernel_id, x.dispatch_id, x.queue_id, \
          x.stream_id, x.private_segment_size, x.group_segment_size, x.workgroup_size_x, x.workgroup_size_y, x.workgroup_size_z, \
-         x.grid_size_x, x.grid_size_y, x.grid_size_z FROM {} AS x {joined} ORDER BY x.event_id, x.id",
+         x.grid_size_x, x.grid_size_y, x.grid_size_z, {} FROM {} AS x {joined} ORDER BY x.event_id, x.id",
+        graphs("kernel_dispatch")?,
         within("kernel_dispatch")
     );
     let copies = format!(
         "SELECT x.event_id, x.tid, x.\"start\", x.\"end\", e.stack_id, x.extdata, n.string, x.dst_agent_id, x.dst_address, \
-         x.src_agent_id, x.src_address, x.size, x.stream_id FROM {} AS x {joined} \
-         LEFT JOIN {string} AS n ON n.id = x.name_id ORDER BY x.event_id, x.id",
+         x.src_agent_id, x.src_address, x.size, x.stream_id, c.string, {} FROM {} AS x {joined} \
+         LEFT JOIN {string} AS n ON n.id = x.name_id LEFT JOIN {string} AS c ON c.id = e.category_id ORDER BY x.event_id, x.id",
+        graphs("memory_copy")?,
         within("memory_copy")
     );
     let allocations = format!(
@@ -117,26 +126,21 @@ fn questions(
          x.address, x.size, x.queue_id, x.stream_id FROM {} AS x {joined} ORDER BY x.event_id, x.id",
         within("memory_allocate")
     );
-    Ok(vec![
+    let mut all: Vec<(String, Make)> = vec![
         (calls, |reader, row| reader.call(row)),
         (kernels, |reader, row| reader.kernel(row)),
         (copies, |reader, row| reader.copy(row)),
         (allocations, |reader, row| reader.allocation(row)),
-    ])
-}
-
-/// Counts the rows of the table from which no records are made.
-fn leave_rest(session: &mut Session<'_>) -> rusqlite::Result<()> {
-    let table = "graph_launch";
-    if session.has(table)? {
-        let question = format!("SELECT COUNT(*) FROM {}", session.part.table(table));
-        let count = session
-            .connection
-            .query_row(&question, [], |row| row.get::<_, i64>(0))?;
-        let what = "launches of HIP graphs".to_owned();
-        session.left.insert(what, count.max(0) as u64);
+    ];
+    if session.has("graph_launch")? {
+        let launches = format!(
+            "SELECT x.event_id, x.tid, x.\"start\", x.\"end\", e.stack_id, x.extdata, x.graph_exec_id, x.kernel_dispatch_count \
+             FROM {} AS x {joined} ORDER BY x.event_id, x.id",
+            within("graph_launch")
+        );
+        all.push((launches, |reader, row| reader.launch(row)));
     }
-    Ok(())
+    Ok(all)
 }
 
 /// A table that is read by the numbers of events.
@@ -264,6 +268,9 @@ impl Reader<'_, '_, '_> {
             Some(name) => name.to_owned(),
             None => text(row, 4)?,
         };
+        if category == hip::BARRIERS {
+            return self.barrier(row, &name, &of_event).map(Some);
+        }
         let Some(kind) = self.kind(&category) else {
             self.session.leave(&category);
             return Ok(None);
@@ -271,10 +278,14 @@ impl Reader<'_, '_, '_> {
         if sets::MARKERS.contains(kind) || kind == kind::MARKER_CORE_API {
             return self.marker(row, kind, &name, &extdata, &of_event).map(Some);
         }
+        if let Some(other) = self.other(row, kind, &name, &of_event)? {
+            return Ok(Some(other));
+        }
         let calls = [
             sets::HSA_CALLS,
             sets::HIP_CALLS,
             sets::LIBRARY_CALLS,
+            sets::CUDA_CALLS,
             sets::TOLD,
         ];
         if !calls.iter().any(|set| set.contains(kind)) {
@@ -287,7 +298,8 @@ impl Reader<'_, '_, '_> {
         if !parameters.is_empty() {
             let all = self.arguments.of(number(row, 0)?)?;
             let streams = all.iter().find_map(|it| it.extdata.get("stream_id"));
-            stream = streams.and_then(Value::as_u64).unwrap_or(0);
+            let id = streams.and_then(Value::as_i64).unwrap_or(0);
+            stream = self.described.stream(id);
             let known = all.iter().zip(parameters);
             let known = known.take_while(|(it, parameter)| it.name == parameter.name);
             let texts = known.map(|(it, _)| it.value.as_str());
@@ -297,6 +309,7 @@ impl Reader<'_, '_, '_> {
                 self.session.with_texts += 1;
             }
         }
+        let returned = of_event.get("retval").or_else(|| of_event.get("result"));
         let record = Api {
             header: with_flags(header(kind, operation), &extdata),
             start: number(row, 2)? as u64,
@@ -304,7 +317,7 @@ impl Reader<'_, '_, '_> {
             correlation: number(row, 6)? as u64,
             ancestor: number(row, 7)? as u64,
             stream,
-            retval: of_event.get("retval").and_then(Value::as_u64).unwrap_or(0),
+            retval: returned.and_then(Value::as_u64).unwrap_or(0),
             tid: self.thread(row)?,
             nargs: 0,
         };
@@ -315,6 +328,63 @@ impl Reader<'_, '_, '_> {
             ..record
         };
         Ok(Some(event::encode(&record, tail)))
+    }
+
+    /// Returns where and when a row's work was. The id is in the given column.
+    fn place(&self, row: &Row<'_>, correlation: usize) -> rusqlite::Result<Place> {
+        Ok(Place {
+            start: number(row, 2)? as u64,
+            end: number(row, 3)? as u64,
+            correlation: number(row, correlation)? as u64,
+            tid: self.thread(row)?,
+        })
+    }
+
+    /// Returns the record of a region that is no call, or none for a call.
+    fn other(
+        &mut self,
+        row: &Row<'_>,
+        kind: u8,
+        name: &str,
+        of_event: &Value,
+    ) -> rusqlite::Result<Option<Vec<u8>>> {
+        let is_driver = sets::DRIVER.contains(kind);
+        if !is_driver && ![kind::SYNCHRONIZATION, kind::UNIFIED_MEMORY].contains(&kind) {
+            return Ok(None);
+        }
+        let header = header(kind, self.operation(kind, name));
+        let place = self.place(row, 6)?;
+        Ok(match kind {
+            _ if is_driver => Some(driver::event(header, &place, of_event)),
+            kind::SYNCHRONIZATION => Some(cuda::wait(header, &place, of_event)),
+            _ => {
+                let node = |id| self.described.nodes.get(&id).copied();
+                cuda::unified(header, &place, of_event, |id| node(id).unwrap_or(id as u32))
+            }
+        })
+    }
+
+    /// Returns the records of a HIP event's barrier and of its call.
+    fn barrier(&mut self, row: &Row<'_>, name: &str, facts: &Value) -> rusqlite::Result<Vec<u8>> {
+        let id = |key: &str| facts.get(key).and_then(Value::as_i64).unwrap_or(0);
+        let node = self.described.nodes.get(&id("agent_id")).copied();
+        let at = hip::Where {
+            queue: id("queue_id") as u32,
+            node: node.unwrap_or(id("agent_id") as u32),
+            stream: self.described.stream(id("stream_id")),
+        };
+        let operation = self.operation(kind::HIP_EVENT, name);
+        let place = self.place(row, 6)?;
+        Ok(hip::event(&place, facts, operation, &at).concat())
+    }
+
+    fn launch(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+        let facts = object(row.get::<_, Option<String>>(5)?.as_deref());
+        let place = self.place(row, 4)?;
+        let of = (number(row, 6)? as u64, number(row, 7)? as u32);
+        let stream = facts.get("stream_id").and_then(Value::as_i64);
+        let stream = stream.map_or(0, |id| self.described.stream(id));
+        Ok(Some(hip::launch(&place, &facts, of, stream)))
     }
 
     fn marker(
@@ -352,9 +422,10 @@ impl Reader<'_, '_, '_> {
     fn kernel(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
         let extdata = object(row.get::<_, Option<String>>(5)?.as_deref());
         let id = number(row, 7)?;
+        let is_cuda = self.described.is_cuda;
         let (kernel_id, kernel_object) = match self.described.unknown.get(&id) {
-            Some(address) => (0, *address),
-            None => (id as u64, 0),
+            Some(address) if !is_cuda => (0, *address),
+            _ => (id as u64, 0),
         };
         let word = |at: usize| number(row, at).map(|number| number as u32);
         let header = with_flags(header(kind::KERNEL_DISPATCH, 1), &extdata);
@@ -369,7 +440,7 @@ impl Reader<'_, '_, '_> {
             kernel_id,
             kernel_object,
             packet_index: 0,
-            stream: number(row, 10)? as u64,
+            stream: self.described.stream(number(row, 10)?),
             queue_id: word(9)?,
             node: self.node(row, 6)?,
             tid: self.thread(row)?,
@@ -379,12 +450,27 @@ impl Reader<'_, '_, '_> {
             workgroup: [word(13)?, word(14)?, word(15)?],
             grid: [word(16)?, word(17)?, word(18)?],
         };
+        if is_cuda {
+            let graph = (number(row, 19)?, number(row, 20)?);
+            return Ok(Some(cuda::launch(&record, &extdata, graph)));
+        }
         Ok(Some(event::encode(&record, &[])))
     }
 
     fn copy(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
         let extdata = object(row.get::<_, Option<String>>(5)?.as_deref());
-        let direction = self.operation(kind::MEMORY_COPY, &text(row, 6)?);
+        let is_set = self.described.is_cuda && self.kind(&text(row, 13)?) == Some(kind::MEMORY_SET);
+        let of = if is_set {
+            kind::MEMORY_SET
+        } else {
+            kind::MEMORY_COPY
+        };
+        // The kind of such a copy says more than a direction, and AMD has no number for it.
+        let is_further = self.described.is_cuda && !is_set && cuda::is_further_copy(&extdata);
+        let direction = match is_further {
+            true => 0,
+            false => self.operation(of, &text(row, 6)?),
+        };
         let record = Copy {
             header: with_flags(header(kind::MEMORY_COPY, direction), &extdata),
             start: number(row, 2)? as u64,
@@ -393,12 +479,19 @@ impl Reader<'_, '_, '_> {
             bytes: number(row, 11)? as u64,
             dst: number(row, 8)? as u64,
             src: number(row, 10)? as u64,
-            stream: number(row, 12)? as u64,
+            stream: self.described.stream(number(row, 12)?),
             dst_node: self.node(row, 7)?,
             src_node: self.node(row, 9)?,
             tid: self.thread(row)?,
             untimed: untimed(&extdata),
         };
+        if self.described.is_cuda {
+            let graph = (number(row, 14)?, number(row, 15)?);
+            return Ok(Some(match is_set {
+                true => cuda::set(&record, direction, &extdata, graph),
+                false => cuda::transfer(&record, &extdata, graph),
+            }));
+        }
         Ok(Some(event::encode(&record, &[])))
     }
 
@@ -446,33 +539,12 @@ impl Reader<'_, '_, '_> {
             ancestor,
             address: number(row, 10)? as u64,
             bytes,
-            stream: number(row, 13)? as u64,
+            stream: self.described.stream(number(row, 13)?),
             node,
             tid,
         };
         Ok(Some(event::encode(&record, &[])))
     }
-}
-
-/// Returns a header with the flags that a row's facts tell.
-fn with_flags(mut header: Header, extdata: &Value) -> Header {
-    if extdata.get("open_at_detach").and_then(Value::as_bool) == Some(true) {
-        header.flags |= flag::OPEN_AT_DETACH;
-    }
-    if extdata.get("untimed").is_some() {
-        header.flags |= flag::UNTIMED;
-    }
-    header
-}
-
-/// Returns the number of the reason for which work has no times.
-fn untimed(extdata: &Value) -> u32 {
-    let Some(reason) = extdata.get("untimed").and_then(Value::as_str) else {
-        return Untimed::Timed as u32;
-    };
-    let known = Untimed::ALL.iter().find(|known| known.text() == reason);
-    // A reason of another version keeps the flag alone.
-    known.map_or(Untimed::Timed as u32, |known| *known as u32)
 }
 
 /// Returns a number of a row; NULL is 0.

@@ -1,7 +1,8 @@
 //! Samples of program counters, and the instructions. They are in tables of midair's, which only files of
 //! sessions with samples have.
 
-use super::describe::{Described, header};
+use super::describe::Described;
+use super::facts::header;
 use super::{Session, Stopped};
 use crate::window::Window;
 use midair_output::RecordWriter;

@@ -11,9 +11,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The start of the times.
-const BEGIN: u64 = 1_000_000_000;
+pub const BEGIN: u64 = 1_000_000_000;
 
-fn header(kind: u8, operation: u32) -> Header {
+/// Returns the header of a record of this kind.
+pub fn header(kind: u8, operation: u32) -> Header {
     Header {
         kind,
         operation,
@@ -83,7 +84,8 @@ pub fn sampled_session(pid: u32, kind: u8) -> Trace {
     })
 }
 
-fn session_with(pid: u32, more: impl FnOnce(&mut dyn FnMut(Vec<u8>))) -> Trace {
+/// Returns the same with further records.
+pub fn session_with(pid: u32, more: impl FnOnce(&mut dyn FnMut(Vec<u8>))) -> Trace {
     let names = Names::amd();
     let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
     let mut put = |record: Vec<u8>| assert_eq!(writer.append(&record).unwrap(), 1);
@@ -311,6 +313,19 @@ fn session_with(pid: u32, more: impl FnOnce(&mut dyn FnMut(Vec<u8>))) -> Trace {
         &[],
     ));
     more(&mut put);
+    finished(pid, writer)
+}
+
+/// Returns a process's session with these records.
+pub fn ended(pid: u32, records: Vec<Vec<u8>>) -> Trace {
+    let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    for record in records {
+        assert_eq!(writer.append(&record).unwrap(), 1);
+    }
+    finished(pid, writer)
+}
+
+fn finished(pid: u32, writer: RecordWriter) -> Trace {
     Trace {
         known: Default::default(),
         process: Process {

@@ -53,7 +53,7 @@ fn compare(ours: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>) {
 }
 
 /// Checks that a database becomes what is written without one.
-fn check_formats(trace: &Trace, formats: &[Format]) -> BTreeMap<String, String> {
+pub fn check_formats(trace: &Trace, formats: &[Format]) -> BTreeMap<String, String> {
     let dir = tempfile::tempdir().unwrap();
     let (direct, ours) = (dir.path().join("direct"), dir.path().join("direct"));
     let names = Names::amd();
@@ -264,12 +264,36 @@ fn values_of_counters_are_in_csv() {
     convert(&input, &plan(&out, &[Format::Csv]), CsvForm::Attach, window).unwrap();
     let text = std::fs::read_to_string(out.join(file)).unwrap();
     assert_eq!(text.lines().count(), 1 + 2 * 2, "{text}");
+    let kineto = dir.path().join("kineto");
+    let formats = [Format::Kineto];
+    let converted = convert(&input, &plan(&kineto, &formats), CsvForm::Attach, None).unwrap();
+    let notes = converted.notes.join("; ");
+    assert!(notes.contains("27 counter values"), "{notes}");
+    assert!(notes.ends_with("not to kineto"), "{notes}");
+    // Each value at each place is in json.
     let json = dir.path().join("json");
     let converted = convert(&input, &plan(&json, &[Format::Json]), CsvForm::Attach, None).unwrap();
     assert!(!json.join(file).exists());
-    let notes = converted.notes.join("; ");
-    assert!(notes.contains("27 counter values"), "{notes}");
-    assert!(notes.ends_with("csv and pftrace, not to json"), "{notes}");
+    assert_eq!(converted.notes, [""; 0]);
+    let text = std::fs::read_to_string(json.join("r_results.json")).unwrap();
+    let whole: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let tool = &whole["rocprofiler-sdk-tool"][0];
+    let counted = &tool["callback_records"]["counter_collection"];
+    let counted = counted.as_array().unwrap();
+    let values = counted
+        .iter()
+        .flat_map(|one| one["records"].as_array().unwrap());
+    let values: Vec<f64> = values.map(|one| one["value"].as_f64().unwrap()).collect();
+    assert_eq!((counted.len(), values.len()), (3, 27));
+    let question = "SELECT CAST(SUM(value) AS INTEGER) FROM rocpd_pmc_event";
+    let sum = crate::common::count(&of_amd(dir.path(), "pmc"), question);
+    assert_eq!(values.iter().sum::<f64>(), sum as f64);
+    let names: Vec<_> = tool["counters"].as_array().unwrap().iter().collect();
+    let names: Vec<_> = names
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["GRBM_COUNT", "SQ_WAVES"]);
     // A track for each counter, as in the trace that the attach would have written.
     let trace = dir.path().join("trace");
     let formats = [Format::Pftrace];

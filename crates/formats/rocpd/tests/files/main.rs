@@ -7,6 +7,8 @@
 
 mod common;
 mod convert;
+mod cuda;
+mod hip;
 mod hostile;
 mod merge;
 mod modern;

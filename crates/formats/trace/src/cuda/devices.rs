@@ -1,7 +1,9 @@
 //! The GPUs of a CUDA process as agents, in addition to those that the machine's files describe.
 
 use midair_agents::{Agent, AgentType, Cache, Dim3, MemBank};
-use midair_record::event::{CUDA_NODE, CudaDevice, NO_NODE, cuda_node};
+use midair_record::event::{
+    CUDA_NODE, CudaDevice, Header, MAX_RECORD, NO_NODE, cuda_node, encode, kind,
+};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -185,9 +187,54 @@ fn of_device(device: &Device, all: &[Agent]) -> Agent {
     }
 }
 
+/// Returns the record of a device, made of its agent, from which [`Agents::of_cuda`] makes that agent
+/// again.
+pub fn record_of(agent: &Agent, ordinal: u32) -> Vec<u8> {
+    let three = |of: &Dim3| [of.x, of.y, of.z];
+    let bank = agent.mem_banks.first().cloned().unwrap_or_default();
+    let cache = agent.caches.first().cloned().unwrap_or_default();
+    let room = MAX_RECORD.saturating_sub(size_of::<CudaDevice>());
+    let name = agent.name.as_bytes();
+    let name = name.get(..room).unwrap_or(name);
+    let record = CudaDevice {
+        header: Header {
+            kind: kind::CUDA_DEVICE,
+            ..Header::default()
+        },
+        memory: agent.local_mem_size,
+        uuid: agent.uuid,
+        ordinal,
+        pci_domain: agent.domain,
+        pci_bus: agent.location_id >> 8,
+        pci_device: (agent.location_id & 0xff) >> 3,
+        major: agent.gfx_target_version / 10_000,
+        minor: agent.gfx_target_version % 10_000 / 100,
+        multiprocessors: agent.cu_count,
+        warp: agent.wave_front_size,
+        threads_per_multiprocessor: agent.max_waves_per_cu.saturating_mul(agent.wave_front_size),
+        threads_per_block: agent.workgroup_max_size,
+        shared_per_multiprocessor: agent.lds_size_in_kb.saturating_mul(1024),
+        clock_khz: agent.max_engine_clk_fcompute.saturating_mul(1000),
+        memory_clock_khz: bank.mem_clk_max.saturating_mul(1000),
+        memory_bus_bits: bank.width,
+        l2_bytes: u32::try_from(cache.size.saturating_mul(1024)).unwrap_or(u32::MAX),
+        block_limits: three(&agent.workgroup_max_dim),
+        grid_limits: three(&agent.grid_max_dim),
+        name_len: name.len() as u32,
+        ..CudaDevice::default()
+    };
+    encode(&record, name)
+}
+
+/// Whether an agent is a CUDA device.
+pub fn is_device(agent: &Agent) -> bool {
+    agent.vendor_id == VENDOR && agent.agent_type == AgentType::Gpu
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use midair_record::event::{Record, decode};
 
     fn device(ordinal: u32) -> (u32, Device) {
         let record = CudaDevice {
@@ -228,6 +275,47 @@ mod tests {
             (last.handle, last.max_waves_per_cu, last.gfx_target_version),
             (0x1002, 64, 90_000)
         );
+    }
+
+    #[test]
+    fn an_agent_becomes_the_record_from_which_it_was_made() {
+        let record = CudaDevice {
+            memory: 150_754_820_096,
+            uuid: [7; 16],
+            ordinal: 3,
+            pci_domain: 1,
+            pci_bus: 0x1b,
+            pci_device: 2,
+            major: 9,
+            minor: 1,
+            multiprocessors: 132,
+            warp: 32,
+            threads_per_multiprocessor: 2048,
+            threads_per_block: 1024,
+            shared_per_multiprocessor: 233_472,
+            clock_khz: 1_980_000,
+            memory_clock_khz: 3_201_000,
+            memory_bus_bits: 6016,
+            l2_bytes: 62_914_560,
+            block_limits: [1024, 1024, 64],
+            grid_limits: [i32::MAX as u32, 65_535, 65_535],
+            ..device(3).1.record
+        };
+        let name = "NVIDIA H200".to_owned();
+        let agents = Agents::of_cuda(&[], &[(3, Device { record, name })].into());
+        let agent = agents.get(cuda_node(3)).unwrap();
+        assert!(is_device(agent) && !is_device(&Agent::default()));
+        let bytes = record_of(agent, 3);
+        let Ok((Record::CudaDevice(found, name), _)) = decode(&bytes) else {
+            panic!("no device");
+        };
+        let name = String::from_utf8(name.to_vec()).unwrap();
+        let again = Device {
+            record: found,
+            name,
+        };
+        let again = Agents::of_cuda(&[], &[(3, again)].into());
+        assert_eq!(again.all(), agents.all());
     }
 
     #[test]

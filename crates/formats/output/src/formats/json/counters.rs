@@ -61,23 +61,65 @@ fn dimension<W: io::Write>(out: &mut Emit<W>, of: Dimension, extent: u32) -> io:
     out.close_object()
 }
 
+/// A counter as its list has it.
+struct Listed<'a> {
+    node: u32,
+    id: u64,
+    name: &'a str,
+    description: &'a str,
+    block: &'a str,
+    expression: &'a str,
+    is_derived: bool,
+    places: Values,
+}
+
+/// Returns the counters that were asked for.
+fn listed<'a>(job: &'a Job<'_>) -> Vec<Listed<'a>> {
+    let known = &job.trace.known;
+    let mut places = known.places();
+    let known = known.counters().map(|(id, counter)| Listed {
+        node: counter.node,
+        id,
+        name: &counter.name,
+        description: &counter.description,
+        block: &counter.block,
+        expression: &counter.expression,
+        is_derived: counter.is_derived,
+        places: places.remove(&id).unwrap_or_default(),
+    });
+    let known: Vec<Listed<'a>> = known.collect();
+    let asked = job.counting.counters(&job.trace.counters);
+    let asked = asked.into_iter().map(|counter| {
+        let nature = Nature::of(&counter);
+        Listed {
+            node: counter.node,
+            id: counter.id,
+            name: counter.wanted.name,
+            description: nature.description,
+            block: nature.block,
+            expression: nature.expression,
+            is_derived: counter.wanted.expression.is_some(),
+            places: job.counting.places(&counter),
+        }
+    });
+    asked.chain(known).collect()
+}
+
 /// Writes the counters that were asked for.
 pub(super) fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.key("counters")?;
     out.open_array()?;
-    for counter in job.counting.counters(&job.trace.counters) {
-        let places = job.counting.places(&counter);
-        let extents = extents(&places);
-        let nature = Nature::of(&counter);
+    for counter in listed(job) {
+        let extents = extents(&counter.places);
         out.open_object()?;
         out.handle("agent_id", job.handle(counter.node))?;
         out.handle("id", counter.id)?;
         out.number("is_constant", 0)?;
-        out.number("is_derived", u8::from(counter.wanted.expression.is_some()))?;
-        out.text("name", counter.wanted.name)?;
-        out.text("description", nature.description)?;
-        out.text("block", nature.block)?;
-        out.text("expression", nature.expression)?;
+        out.number("is_derived", u8::from(counter.is_derived))?;
+        out.text("name", counter.name)?;
+        out.text("description", counter.description)?;
+        out.text("block", counter.block)?;
+        out.text("expression", counter.expression)?;
         out.key("dimensions")?;
         out.open_array()?;
         for (of, extent) in &extents {
@@ -86,7 +128,7 @@ pub(super) fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result
         out.close_array()?;
         out.key("instances")?;
         out.open_array()?;
-        for (place, _) in &places {
+        for (place, _) in &counter.places {
             instance(out, counter.id, *place, &extents)?;
         }
         out.close_array()?;
@@ -119,8 +161,8 @@ fn instance<W: io::Write>(
 /// Writes all dimensions of all counters.
 pub(super) fn dimensions<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     let mut all: BTreeMap<Dimension, u32> = BTreeMap::new();
-    for counter in job.counting.counters(&job.trace.counters) {
-        for (dimension, extent) in extents(&job.counting.places(&counter)) {
+    for counter in listed(job) {
+        for (dimension, extent) in extents(&counter.places) {
             let known = all.entry(dimension).or_default();
             *known = extent.max(*known);
         }

@@ -8,15 +8,16 @@
 use super::database::{Step, whole};
 use super::long::Copied;
 use super::rows::{Call, Rows};
-use crate::job::address;
+use crate::job::{Job, address};
 use midair_record::event::{
     Copy, CudaLaunch, CudaTransfer, Header, Kernel, MemorySet, Synchronization, UnifiedMemory,
-    flag, kind,
+    cuda_node, flag, kind,
 };
 use midair_trace::cuda::devices::ordinal;
 use midair_trace::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
 use midair_trace::index::untimed;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 /// A JSON object under construction. Keys and texts are the program's own, and need no escapes.
@@ -93,6 +94,20 @@ pub(super) fn transfer(copy: &Copy, extra: &CudaTransfer) -> String {
     object.finish(&copy.header, copy.untimed)
 }
 
+/// Returns the ids of agents that are CUDA's devices, with the devices' numbers.
+pub(super) fn devices(job: &Job<'_>) -> String {
+    let devices = job.index.cuda.devices.keys();
+    let devices = devices.map(|device| (job.node(cuda_node(*device)).to_string(), *device));
+    serde_json::json!(devices.collect::<BTreeMap<_, _>>()).to_string()
+}
+
+/// Returns the devices and the streams that queues stand for, by the queues' ids.
+pub(super) fn queues(job: &Job<'_>) -> String {
+    let queues = job.index.queues.values();
+    let queues = queues.map(|queue| (queue.queue_id.to_string(), (queue.node, queue.handle)));
+    serde_json::json!(queues.collect::<BTreeMap<_, _>>()).to_string()
+}
+
 impl Rows<'_, '_> {
     pub(super) fn memory_set(&mut self, set: &MemorySet) -> Step<()> {
         let event = self.event(kind::MEMORY_SET, set.correlation, set.correlation, "{}")?;
@@ -123,6 +138,9 @@ impl Rows<'_, '_> {
     }
 
     pub(super) fn wait(&mut self, wait: &Synchronization) -> Step<()> {
+        if names_stream(wait.stream) {
+            self.info.stream(wait.stream)?;
+        }
         let mut object = Object::new();
         object.location(None, wait.context, wait.stream);
         if wait.event != NONE {
@@ -146,6 +164,8 @@ impl Rows<'_, '_> {
         let mut object = Object::new();
         object.text("src_agent", &self.job.agent_name(moved.src_node));
         object.text("dst_agent", &self.job.agent_name(moved.dst_node));
+        object.number("src_agent_id", self.info.agent(moved.src_node)?);
+        object.number("dst_agent_id", self.info.agent(moved.dst_node)?);
         object.text("address", &address(moved.address));
         object.number("value", moved.value);
         if names_stream(moved.stream) {

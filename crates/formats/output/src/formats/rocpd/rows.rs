@@ -314,6 +314,8 @@ impl<'c, 'j> Rows<'c, 'j> {
             "end_address": event.end_address,
             "from": event.from,
             "to": event.to,
+            "prefetch": event.prefetch,
+            "preferred": event.preferred,
             "error_code": event.error,
             "count": event.count,
         });
@@ -467,10 +469,15 @@ impl<'c, 'j> Rows<'c, 'j> {
             .queue
             .map(|queue| self.info.queue(queue))
             .transpose()?;
-        let extdata = match launch.remark() {
-            Some(remark) => serde_json::json!({ "remark": remark }).to_string(),
-            None => "{}".to_owned(),
-        };
+        let mut extdata = serde_json::json!({
+            "call_start": call.start,
+            "call_end": call.end,
+            "ancestor": call.ancestor,
+            "stream_id": self.info.stream(call.stream)?,
+        });
+        if let Some(remark) = launch.remark() {
+            extdata["remark"] = remark.into();
+        }
         self.long.launch(&Launched {
             tid,
             agent,
@@ -480,7 +487,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             graph: whole(launch.graph),
             kernels: launch.kernels,
             event,
-            extdata: &extdata,
+            extdata: &extdata.to_string(),
         })
     }
 
@@ -495,6 +502,8 @@ impl<'c, 'j> Rows<'c, 'j> {
             "queue_id": self.info.queue(of.queue)?,
             "stream_id": self.info.stream(call.stream)?,
             "hip_event_handle": call.event,
+            "call_start": call.start,
+            "call_end": call.end,
         });
         if let Some(queue) = of.source {
             extdata["source_queue_id"] = self.info.queue(queue)?.into();
