@@ -86,6 +86,7 @@ impl Engine for Fake {
             polls: 0,
             entry: Entry {
                 via: "a running thread at a safe point: 7 (work), in step".into(),
+                is_own_thread: false,
                 rejected: (0..23)
                     .map(|tid| format!("{tid} (busy) is running"))
                     .collect(),
