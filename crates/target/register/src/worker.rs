@@ -18,6 +18,7 @@ use midair_record::connect::{ConnectReply, outcome};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -25,9 +26,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 const STACK: usize = 1024 * 1024;
 /// How long the thread waits for the attacher's first message, in ms.
 const PATIENCE: u32 = 5000;
-/// Libraries are loaded by descriptor numbers that start below this one and go down, as the
-/// engine's do.
+/// Libraries are loaded by descriptor numbers below this one, and go down.
 const NUMBERS: u64 = 1024;
+
+/// The numbers that are tried first. Each table of descriptors has room for 64. The kernel enlarges it for a
+/// higher number, after all processors were seen outside of the process.
+const NEAR: Range<RawFd> = 32..64;
 
 /// How long to wait for a worker thread that is about to be free, in ms.
 const ENDING: u32 = 100;
@@ -278,15 +282,12 @@ fn free_number() -> Option<RawFd> {
     let top = RawFd::try_from(top.min(NUMBERS)).ok()?;
     let loaded = loaded_by_number();
     let last = LAST_NUMBER.load(Ordering::Relaxed);
-    // A table of descriptors has room for 64 at least. The kernel enlarges it for a higher number, after
-    // all processors were seen outside of the process.
-    let first = 32..top.min(64);
-    let rest = (3..top).rev().filter(|number| !first.contains(number));
-    let order = || first.clone().rev().chain(rest.clone());
-    let next = order()
-        .position(|number| number == last)
-        .map_or(0, |at| at + 1);
-    order().skip(next).find(|number| {
+    // Numbers in the first part come first, and in each part the highest.
+    let place = |number: RawFd| (NEAR.contains(&number), number);
+    let near = NEAR.rev().filter(|number| *number < top);
+    let rest = (3..top).rev().filter(|number| !NEAR.contains(number));
+    let unused = |number: &RawFd| last == RawFd::MAX || place(*number) < place(last);
+    near.chain(rest).filter(unused).find(|number| {
         // SAFETY: the call takes numbers.
         let open = unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
         !open && !loaded.get().contains(number)

@@ -284,10 +284,10 @@ fn whether_a_file_can_be_opened_is_found_without_keeping_it() {
     assert_eq!(copies.count(), 0);
 }
 
-/// Numbers are taken from below the program's limit, downward. None is taken twice, and none that
-/// the program uses.
+/// Numbers that fit into each table of descriptors are taken first, then those below the program's limit,
+/// downward. None is taken twice, and none that the program uses.
 #[test]
-fn numbers_go_down_from_the_limit() {
+fn numbers_of_a_small_table_come_first() {
     // The child has copies of what other tests of this process have open, also just below a limit.
     let _alone = alone();
     let _endpoints = crate::endpoint::tests::alone();
@@ -299,7 +299,7 @@ fn numbers_go_down_from_the_limit() {
             true => -1,
             false => 3,
         };
-        for (limit, wanted) in [(300, 299), (200, 199), (3, -1), (4, lowest)] {
+        for (limit, wanted) in [(300, 63), (50, 49), (3, -1), (4, lowest)] {
             limit_descriptors(limit);
             // SAFETY: the number is this child's copy, if it is open.
             unsafe { libc::close(3) };
@@ -308,13 +308,15 @@ fn numbers_go_down_from_the_limit() {
         limit_descriptors(200);
         // SAFETY: the calls take numbers of this child.
         unsafe {
-            for number in [199, 198, 100] {
+            for number in [63, 62, 40, 199] {
                 assert_eq!(libc::dup2(0, number), number);
             }
         }
-        assert_eq!(free_number(), Some(197));
-        last(101);
-        assert_eq!(free_number(), Some(99));
+        assert_eq!(free_number(), Some(61));
+        for (used, next) in [(41, 39), (32, 198), (101, 100), (64, 31), (250, 198)] {
+            last(used);
+            assert_eq!(free_number(), Some(next));
+        }
         0
     });
     assert_eq!(ended, 0);
