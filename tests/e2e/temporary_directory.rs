@@ -122,7 +122,9 @@ fn one_that_fills_up_ends_the_recording_and_costs_nothing() -> Result<()> {
             _ => "out-2_kernel_trace.csv",
         };
         let rows = Csv::read(&results.path().join(name))?.rows;
-        assert!(rows.len() > 100, "{}: {exit}", rows.len());
+        // What is kept fits into 400 kB with all other records. On a busy machine there are up to 55 of them for
+        // each kernel.
+        assert!(rows.len() > 20, "{}: {exit}", rows.len());
     }
     Ok(())
 }
