@@ -211,18 +211,11 @@ pub(crate) fn library_fd(look: &Inspection) -> i32 {
         .collect();
     let loaded = look.modules.mappings.iter();
     used.extend(loaded.filter_map(|mapping| number_in(&mapping.path)));
-    // A tool's number is not in the name of its memory file.
-    let has_tool = |path: &[u8]| path.starts_with(TOOL);
-    let table = match look
-        .modules
-        .mappings
-        .iter()
-        .any(|mapping| has_tool(&mapping.path))
-    {
-        true => 0,
-        false => table,
-    };
-    let free = free_numbers(limit, table, &used);
+    // A tool's number is not in the name of its memory file. A forked child may have a smaller table, whose
+    // upper half has that number.
+    let mut mappings = look.modules.mappings.iter();
+    let has_tool = mappings.any(|mapping| mapping.path.starts_with(TOOL));
+    let free = free_numbers(limit, if has_tool { 0 } else { table }, &used);
     let chance = RandomState::new().build_hasher().finish() as usize;
     let chosen = chance.checked_rem(free.len()).and_then(|n| free.get(n));
     chosen

@@ -1,7 +1,7 @@
 //! Writes metrics as Parquet files in hive's partitions, `host=NAME/date=YYYY-MM-DD/midair-MILLISECONDS-PID.parquet`: below a
 //! directory that many machines may share, or into a bucket. DuckDB and others read them with one query.
 //!
-//! A file for a bucket waits in a directory of ours until the bucket has it ([`kept`]).
+//! A file for a bucket stays in a local directory until its upload succeeds ([`kept`]).
 
 pub(crate) mod kept;
 pub(crate) mod place;

@@ -45,9 +45,9 @@ fn used() -> Vec<RawFd> {
 /// Duplicates `fd` to a number by which no library has been loaded so far.
 ///
 /// The engine's number is in the upper half of the process's table of descriptors, whose size is a
-/// power of two. This one is in the lower half's upper half, so that the two do not meet, and the table
-/// stays as large as it is. To enlarge it, the kernel waits until all processors were seen outside of it.
-/// Where no such number is free, this function starts half way up to the limit, and tries all other
+/// power of two. This function takes one from the quarter below that half, so that the two do not meet and the
+/// table is not enlarged (which waits for an RCU grace period in a process with several threads).
+/// If no such number is free, this function starts half way up to the limit, and tries all other
 /// numbers before it gives up.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Files that are yet to be put into a store: in a directory of ours, as many as its limits allow, the oldest first.
+//! Keeps files in a directory until they are uploaded, the oldest first, within limits of number, bytes and age.
 #![expect(
     clippy::disallowed_methods,
     reason = "a directory that this program or its user has made, with its rights"
