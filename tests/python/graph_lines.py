@@ -2,7 +2,8 @@
 # with the kernel `scale`. Each kernel has as grid.x 64 times the line at which its time belongs, and as grid.y how
 # it belongs there: 1 captured there, 2 its graph was captured before "ready" and is launched there, 3 its graph is
 # launched there, and which of its kernels is which cannot be known, 4 captured at the line that ORDER has at its
-# place among such kernels of its launch. Commands: work N, quit. `work` answers with its name and ORDER.
+# place among such kernels of its launch, 5 added at the line that CHAIN has there. Commands: work N, quit. `work`
+# answers with its name, ORDER, 0 and CHAIN.
 import ctypes
 import sys
 import threading
@@ -10,10 +11,10 @@ import threading
 hip = ctypes.CDLL(sys.argv[1])
 LINES = {}
 for number, text in enumerate(open(__file__), 1):
-    for mark in ("BEFORE", "UNCLEAR"):
+    for mark in ("BEFORE", "UNCLEAR", "FORKED"):
         if text.rstrip().endswith("# " + mark):
             LINES[mark] = number
-ORDER = []
+ORDER, CHAIN = [], []
 
 
 def check(error, name="a launch"):
@@ -51,6 +52,58 @@ def replay(graph, stream):
 def same(stream):
     ORDER.append(sys._getframe(1).f_lineno)
     launch(stream, 4, 1)
+
+
+class Config(ctypes.Structure):
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint)]
+
+
+def launch_by_config(stream, how=1, line=None):
+    line = line or sys._getframe(1).f_lineno
+    config = Config((line, how, 1), (64, 1, 1), 0, stream.value)
+    check(hip.hipLaunchKernelExC(ctypes.byref(config), host_function, arguments))
+
+
+class FatBinary(ctypes.Structure):
+    _fields_ = [("magic", ctypes.c_uint), ("version", ctypes.c_uint), ("binary", ctypes.c_void_p),
+                ("unused", ctypes.c_void_p)]
+
+
+# What a compiler writes for a kernel in a program: hipLaunchKernelExC takes the address of its stand-in.
+code = ctypes.create_string_buffer(open(sys.argv[2], "rb").read())
+fat_binary = FatBinary(0x48495046, 1, ctypes.addressof(code), None)
+host_function = ctypes.c_void_p(ctypes.addressof(ctypes.create_string_buffer(8)))
+register = getattr(hip, "__hipRegisterFatBinary")
+register.restype = ctypes.c_void_p
+registered = ctypes.c_void_p(register(ctypes.byref(fat_binary)))
+getattr(hip, "__hipRegisterFunction")(registered, host_function, b"_Z5scalePffi", b"_Z5scalePffi",
+                                      ctypes.c_uint(0xFFFFFFFF), None, None, None, None, None)
+
+
+class NodeParameters(ctypes.Structure):
+    _fields_ = [("block", ctypes.c_uint * 3), ("extra", ctypes.c_void_p), ("function", ctypes.c_void_p),
+                ("grid", ctypes.c_uint * 3), ("parameters", ctypes.c_void_p), ("shared", ctypes.c_uint)]
+
+
+def parameters_of(line, how):
+    return NodeParameters((64, 1, 1), None, function.value, (line, how, 1), ctypes.addressof(arguments))
+
+
+def launch_node(graph, after, how=1, line=None):
+    """Adds a kernel node, which is launched with its graph."""
+    line = line or sys._getframe(1).f_lineno
+    nodes = (ctypes.c_void_p * max(1, len(after)))(*after)
+    node = ctypes.c_void_p()
+    parameters = parameters_of(line, how)
+    check(hip.hipGraphAddKernelNode(ctypes.byref(node), graph, nodes, ctypes.c_size_t(len(after)),
+                                    ctypes.byref(parameters)))
+    return node.value
+
+
+def same_node(graph, after):
+    CHAIN.append(sys._getframe(1).f_lineno)
+    return launch_node(graph, after, 5, 1)
 
 
 def begin(stream):
@@ -124,6 +177,62 @@ def branches(stream):
     launch(stream)
 
 
+class AnyParameters(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int), ("reserved", ctypes.c_int * 3), ("kernel", NodeParameters),
+                ("more", ctypes.c_byte * (240 - ctypes.sizeof(NodeParameters)))]
+
+
+def launch_any_node(graph, after):
+    nodes = (ctypes.c_void_p * 1)(after)
+    node = ctypes.c_void_p()
+    parameters = AnyParameters(0, (0, 0, 0), parameters_of(sys._getframe(1).f_lineno, 1))
+    check(hip.hipGraphAddNode(ctypes.byref(node), graph, nodes, ctypes.c_size_t(1), ctypes.byref(parameters)))
+
+
+def child(stream):
+    launch(stream)
+    launch_by_config(stream)
+    launch_by_config(stream)
+
+
+def added(stream):
+    """Replays graphs of nodes that were not captured, and a graph in one."""
+    CHAIN.clear()
+    graph, inner = made("hipGraphCreate", 0), ctypes.c_void_p()
+    nodes = [same_node(graph, [])]
+    nodes.append(same_node(graph, [nodes[-1]]))
+    copied = ctypes.c_void_p()
+    call("hipGraphAddMemcpyNode1D", ctypes.byref(copied), graph, (ctypes.c_void_p * 1)(nodes[-1]),
+         ctypes.c_size_t(1), buffer, other, ctypes.c_size_t(64), 3)
+    nodes.append(launch_node(graph, [copied.value, nodes[-1]]))
+    for _ in range(2):
+        nodes.append(same_node(graph, [nodes[-1]]))
+    launch_any_node(graph, nodes[-1])
+    begin(stream)
+    child(stream)
+    part = end(stream)
+    call("hipGraphAddChildGraphNode", ctypes.byref(inner), graph, (ctypes.c_void_p * 1)(nodes[-1]),
+         ctypes.c_size_t(1), part)
+    ready = instantiated(graph)
+    # The executable graph has neither this node nor the order of the next one's nodes.
+    launch_node(graph, [])
+    replay(ready, stream)
+    parameters = NodeParameters((64, 1, 1), None, function.value, (1, 5, 1), ctypes.addressof(arguments))
+    call("hipGraphExecKernelNodeSetParams", ready, ctypes.c_void_p(nodes[0]), ctypes.byref(parameters))
+    replay(ready, stream)
+    forks = made("hipGraphCreate", 0)
+    launch_node(forks, [], 3, LINES["FORKED"])
+    launch_node(forks, [], 3, LINES["FORKED"])
+    launch_node(forks, [])
+    forked = instantiated(forks)
+    replay(forked, stream)  # FORKED
+    call("hipStreamSynchronize", stream)
+    for gone in (ready, forked):
+        call("hipGraphExecDestroy", gone)
+    for gone in (graph, part, forks):
+        call("hipGraphDestroy", gone)
+
+
 def in_thread(build, stream, into):
     into.append(captured(build, stream))
 
@@ -160,6 +269,7 @@ def work(stream):
     for ready in twice:
         replay(ready, stream)
     call("hipStreamSynchronize", stream)
+    added(stream)
     for ready in [second, ordered, forking, into[0], *twice]:
         call("hipGraphExecDestroy", ready)
     for unready in (graph, copy):
@@ -179,4 +289,4 @@ for command in sys.stdin:
     for _ in range(int(rest[0])):
         work(stream)
     call("hipDeviceSynchronize")
-    print(word, *ORDER, flush=True)
+    print(word, *ORDER, 0, *CHAIN, flush=True)

@@ -5,8 +5,8 @@ use crate::histogram::Histogram;
 use crate::lane::Span;
 use crate::ran::Ran;
 use crate::recent::windows;
-use midair_output::{CodeLine, Stacks, Stat};
-use midair_record::event::{NO_STACKS, Record};
+use midair_output::{CodeLine, LATE, LiveGraphs, Stacks, Stat};
+use midair_record::event::{GraphBuild, Kernel, NO_STACKS, Record, graph_build};
 use std::collections::HashMap;
 
 /// The most lines that have a row of their own. The others share one.
@@ -51,6 +51,8 @@ pub(crate) struct Code {
     /// Work whose launch has not come yet: of this second, and of the one before.
     waiting: [Waiting; 2],
     since: u64,
+    /// Kernels that may be of HIP's graphs.
+    graphs: LiveGraphs,
     /// Why no stacks are taken.
     why_none: Option<String>,
 }
@@ -65,6 +67,7 @@ impl Code {
             by_stack: HashMap::default(),
             waiting: Default::default(),
             since: 0,
+            graphs: LiveGraphs::default(),
             why_none: None,
         }
     }
@@ -100,14 +103,33 @@ impl Code {
         }
     }
 
-    /// Takes a kernel. One of a graph belongs to the line that captured its node, if that is known.
-    pub(crate) fn add_kernel(&mut self, correlation: u64, node: u64, span: Span) {
-        match self.stacks.of_node(node) {
-            0 => self.add(correlation, span),
-            stack => {
-                let line = self.line(stack);
-                self.count(line, span);
+    /// Takes a step on the way to the kernels of a graph.
+    pub(crate) fn add_step(&mut self, step: &GraphBuild) {
+        match step.header.operation {
+            graph_build::NODE | graph_build::NODE_COPY => {
+                self.stacks.learn(&Record::GraphBuild(*step));
             }
+            _ => self.graphs.add(step),
+        }
+    }
+
+    /// Takes a kernel. One of a graph belongs to the line that captured its node, if that is known: `node`,
+    /// or 0; None for HIP. `is_own` says whether it is the program's rather than a copy of the runtime's.
+    pub(crate) fn add_kernel(&mut self, kernel: &Kernel, node: Option<u64>, is_own: bool) {
+        let may_wait = node.is_none() && self.stacks.is_on;
+        if !may_wait || !self.graphs.take(kernel, is_own) {
+            self.add_at(self.stacks.of_node(node.unwrap_or(0)), kernel);
+        }
+    }
+
+    /// Counts a kernel at a stack, or else (0) where it was launched.
+    fn add_at(&mut self, stack: u32, kernel: &Kernel) {
+        let span = (kernel.start, kernel.end);
+        if stack == 0 {
+            self.add(kernel.correlation, span);
+        } else {
+            let line = self.line(stack);
+            self.count(line, span);
         }
     }
 
@@ -158,6 +180,14 @@ impl Code {
 
     /// Takes the present.
     pub(crate) fn pulse(&mut self, now: u64) {
+        if self.graphs.has_kernels() {
+            let mut found = Vec::new();
+            self.graphs
+                .pulse(now, |kernel, stack| found.push((*kernel, stack)));
+            for (kernel, stack) in found {
+                self.add_at(stack, &kernel);
+            }
+        }
         if now.saturating_sub(self.since) < PATIENCE {
             return;
         }
@@ -178,7 +208,9 @@ impl Code {
         if !self.stacks.is_on {
             return None;
         }
-        let (recent, before) = windows(now);
+        // Kernels wait for what is known of graphs.
+        let late = if self.graphs.has_kernels() { LATE } else { 0 };
+        let (recent, before) = windows(now.saturating_sub(late));
         // Work that waits has no stack so far.
         let none = CodeLine::of(&self.stacks, 0);
         let known = self.by_name.get(&none.name);
@@ -221,9 +253,7 @@ impl Code {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_record::event::{
-        GraphBuild, Header, LaunchStack, Stack, decode, encode, graph_build, kind, note,
-    };
+    use midair_record::event::{Header, LaunchStack, Stack, decode, encode, kind, note};
 
     const SECOND: u64 = 1_000_000_000;
     const T: u64 = 1_000 * SECOND;
@@ -284,6 +314,68 @@ mod tests {
         (name.to_owned(), count, share)
     }
 
+    fn kernel(dispatch_id: u64) -> Kernel {
+        Kernel {
+            dispatch_id,
+            correlation: 5,
+            start: T,
+            end: T + 1_000,
+            grid: [64, 1, 1],
+            ..Kernel::default()
+        }
+    }
+
+    /// The dispatches of one launch, of which one is HIP's own, and a launch from before the attach.
+    #[test]
+    fn a_kernel_of_a_hip_graph_belongs_to_the_line_that_captured_it() {
+        let mut code = session();
+        let step = |operation, subject, made, end| GraphBuild {
+            header: header(kind::GRAPH_BUILD, operation),
+            subject,
+            made,
+            start: T + end - 1,
+            end: T + end,
+            ..GraphBuild::default()
+        };
+        let captured = GraphBuild {
+            grid: [64, 1, 1],
+            stack: 1,
+            ..step(graph_build::LAUNCH, 7, 0, 2)
+        };
+        let replay = GraphBuild {
+            correlation: 5,
+            ..step(graph_build::REPLAY, 9, 0, 11)
+        };
+        let before = GraphBuild {
+            correlation: 6,
+            ..step(graph_build::REPLAY, 10, 0, 11)
+        };
+        code.add_kernel(&kernel(1), None, true);
+        for step in [
+            step(graph_build::INSTANTIATE, 8, 9, 4),
+            replay,
+            before,
+            step(graph_build::END, 7, 8, 3),
+            captured,
+            step(graph_build::BEGIN, 7, 0, 1),
+        ] {
+            code.add_step(&step);
+        }
+        launch(&mut code, 5, 2);
+        launch(&mut code, 6, 2);
+        code.add_kernel(&kernel(2), None, false);
+        let other = Kernel {
+            correlation: 6,
+            ..kernel(3)
+        };
+        code.add_kernel(&other, None, true);
+        code.pulse(T + 2_000);
+        assert_eq!(lines(&code, T), [], "they wait");
+        code.pulse(T + 2_000 + LATE);
+        let wanted = [row("/a.py:32 main", 2, 67), row("/a.py:31 main", 1, 33)];
+        assert_eq!(lines(&code, T + SECOND), wanted);
+    }
+
     #[test]
     fn a_kernel_of_a_graph_belongs_to_the_line_that_captured_its_node() {
         let mut code = session();
@@ -298,11 +390,11 @@ mod tests {
             step(graph_build::NODE, 70, 0),
             step(graph_build::NODE_COPY, 70, 71),
         ] {
-            tell(&mut code, &encode(&step, &[]));
+            code.add_step(&step);
         }
         launch(&mut code, 5, 2);
         for node in [71, 71, 90, 0] {
-            code.add_kernel(5, node, (T, T + 1_000));
+            code.add_kernel(&kernel(1), Some(node), true);
         }
         let wanted = [row("/a.py:31 main", 2, 50), row("/a.py:32 main", 2, 50)];
         assert_eq!(lines(&code, T + SECOND), wanted);

@@ -9,10 +9,10 @@ use crate::recent::{Recent, SLOT, WINDOW};
 use crate::sums::Sums;
 use crate::trigger::Triggers;
 use crate::wishes::Wishes;
-use midair_output::{DeviceReadings, Names, Observer, SampledKernels, Samples, Stat, is_wait};
-use midair_record::event::{
-    self, Api, CUDA_NODE, Copy, KernelSymbol, Marker, MemorySet, Record, graph_build,
+use midair_output::{
+    DeviceReadings, Names, Observer, ROCCLR_KERNEL, SampledKernels, Samples, Stat, is_wait,
 };
+use midair_record::event::{self, Api, CUDA_NODE, Copy, KernelSymbol, Marker, MemorySet, Record};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -278,8 +278,8 @@ impl Model {
         time.min(self.pulse.now.saturating_add(4 * SLOT))
     }
 
-    /// `node`: the node of a graph that it is of, or 0.
-    fn add_kernel(&mut self, kernel: &event::Kernel, node: u64) {
+    /// `node`: the node of a CUDA graph that it is of, or 0; None for HIP.
+    fn add_kernel(&mut self, kernel: &event::Kernel, node: Option<u64>) {
         let queue_known =
             self.queues.len() < MOST_QUEUES || self.queues.contains_key(&kernel.queue_id);
         let timed = kernel.untimed == 0
@@ -313,7 +313,14 @@ impl Model {
             self.triggers.kernel(id, symbol, (start, end), before);
         }
         ran.add((start, end));
-        self.code.add_kernel(kernel.correlation, node, (start, end));
+        let symbol = self.symbol(kernel.kernel_id).unwrap_or_default();
+        let is_own = !symbol.starts_with(ROCCLR_KERNEL);
+        let kernel = event::Kernel {
+            start,
+            end,
+            ..*kernel
+        };
+        self.code.add_kernel(&kernel, node, is_own);
         if let Some(lanes) = self.lanes(kernel.node) {
             lanes.is_gpu = true;
             lanes.busy.add(start, end);
@@ -422,7 +429,7 @@ impl Observer for Model {
         match record {
             Record::Api(api, _) => self.add_call(api),
             Record::Kernel(kernel, cuda) => {
-                self.add_kernel(kernel, cuda.map_or(0, |cuda| cuda.graph_node));
+                self.add_kernel(kernel, cuda.map(|cuda| cuda.graph_node));
             }
             Record::Copy(copy, _) => self.add_copy(copy),
             Record::MemorySet(set) => self.add_set(set),
@@ -443,11 +450,7 @@ impl Observer for Model {
             Record::Code(..) | Record::Stack(..) | Record::LaunchStack(_) | Record::Note(_) => {
                 self.code.learn(record);
             }
-            Record::GraphBuild(step)
-                if [graph_build::NODE, graph_build::NODE_COPY].contains(&step.header.operation) =>
-            {
-                self.code.learn(record);
-            }
+            Record::GraphBuild(step) => self.code.add_step(step),
             Record::Queue(queue) => {
                 if self.queues.len() < MOST_QUEUES {
                     self.queues.entry(queue.queue_id).or_default().node = queue.node;

@@ -63,7 +63,8 @@ pub use midair_trace::code::{CodeLine, NO_STACK, frame as frame_name};
 pub use midair_trace::cuda::devices::Device;
 pub use midair_trace::frame_names::{Part, is_module_call};
 pub use midair_trace::index::{
-    Cuda, Function, Index, Mapped, Object, Snapshot, StackSummary, Stacks, Stat, Symbol,
+    Cuda, Function, Index, LATE, LiveGraphs, Mapped, Object, ROCCLR_KERNEL, Snapshot, StackSummary,
+    Stacks, Stat, Symbol,
 };
 pub use midair_trace::kernel_filter::KernelFilter;
 pub use midair_trace::record_file::{

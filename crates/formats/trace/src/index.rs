@@ -33,7 +33,7 @@ pub use cuda::Cuda;
 pub use launched::{Launched, TimedKernel};
 use stacks::Added;
 pub use stacks::Launches;
-pub use stacks::{Function, Mapped, StackSummary, Stacks, Sum, Work};
+pub use stacks::{Function, LATE, LiveGraphs, Mapped, StackSummary, Stacks, Sum, Work};
 
 /// Kernels and code objects with greater ids are not described, because their arrays in json are as
 /// long as the largest id.
@@ -49,7 +49,7 @@ const MOST_MARKER_BYTES: usize = 16 << 20;
 /// AMD's number for HIP among the runtimes (source: api/rocprofiler_sdk.json).
 const RUNTIME_HIP: u32 = 2;
 /// The start of the names of the kernels with which ROCclr, HIP's lower half, fills and copies.
-const ROCCLR_KERNEL: &[u8] = b"__amd_rocclr_";
+pub const ROCCLR_KERNEL: &[u8] = b"__amd_rocclr_";
 /// The name for all markers beyond the limit.
 pub const OTHER_MARKERS: &str = "(further markers)";
 /// Further runtimes are not listed.

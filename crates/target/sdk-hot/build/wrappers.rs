@@ -250,13 +250,17 @@ fn graph_step(function: &Function) -> &'static str {
         "hipGraphCreate" => "Create",
         "hipGraphDestroy" | "hipGraphExecDestroy" => "Destroy",
         "hipGraphLaunch" | "hipGraphLaunch_spt" => "Replay",
-        // Nodes that are added, to a graph that is the second argument.
-        "hipGraphAddKernelNode" | "hipGraphAddNode" | "hipGraphAddChildGraphNode" => "ChangeSecond",
-        // Nodes that are changed in an executable graph, or on a stream that is captured.
-        "hipGraphExecKernelNodeSetParams"
-        | "hipGraphExecNodeSetParams"
-        | "hipGraphExecChildGraphNodeSetParams"
+        // Nodes that are added, to a graph that is the second argument. Those that copy, fill and wait launch
+        // no kernels of the program's.
+        "hipGraphAddKernelNode" => "AddKernel",
+        "hipGraphAddNode" => "AddAny",
+        "hipGraphAddChildGraphNode" => "AddChild",
+        "hipGraphExecKernelNodeSetParams" => "SetKernel",
+        "hipGraphExecNodeSetParams" => "SetAny",
+        // Nodes and their order that are changed in a graph, or on a stream that is captured.
+        "hipGraphExecChildGraphNodeSetParams"
         | "hipGraphNodeSetEnabled"
+        | "hipGraphRemoveDependencies"
         | "hipStreamUpdateCaptureDependencies" => "ChangeFirst",
         // Nodes of which the call does not say the graph.
         "hipGraphKernelNodeSetParams" | "hipGraphNodeSetParams" | "hipGraphDestroyNode" => {
@@ -267,6 +271,7 @@ fn graph_step(function: &Function) -> &'static str {
             [_, grid, ..] if grid.ty.c == "dim3" => "LaunchByDim3",
             [_, grid, ..] if grid.name == "gridDimX" => "LaunchByBlocks",
             [_, grid, ..] if grid.name == "globalWorkSizeX" => "LaunchByItems",
+            [config, ..] if config.name == "config" => "LaunchByConfig",
             _ => "LaunchUnknown",
         },
         _ => "None",

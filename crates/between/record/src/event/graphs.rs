@@ -62,6 +62,16 @@ pub mod graph_build {
     pub const NODE: u32 = 9;
     /// The node `made`, of an executable graph or of a copy of a graph, stands for the node `subject`.
     pub const NODE_COPY: u32 = 10;
+    /// The graph `made` is new and has no nodes.
+    pub const CREATE: u32 = 11;
+    /// The program has added the node `made`, a kernel, to the graph `subject`. It depends on the node
+    /// `after`, or on none (0), and perhaps on others.
+    pub const ADD: u32 = 12;
+    /// The program has added a node to the graph `subject` that is a copy of the graph `made`.
+    pub const ADD_CHILD: u32 = 13;
+    /// The program has changed the node `made`, a kernel, of the executable graph `subject`. The sizes are
+    /// those that it has now.
+    pub const SET: u32 = 14;
 }
 
 /// A step on the way from the code that describes a graph's kernels to their dispatches. It is there in
@@ -81,11 +91,13 @@ pub struct GraphBuild {
     pub subject: u64,
     /// Raw handle: see the operations.
     pub made: u64,
-    /// The number of the stack of a captured launch ([`super::Stack`]), or 0.
+    /// Raw handle: see the operations.
+    pub after: u64,
+    /// The number of the stack of a captured launch or of an added node ([`super::Stack`]), or 0.
     pub stack: u32,
     /// Thread id in the target's pid namespace.
     pub tid: u32,
-    /// Workgroup size of a captured launch; 0 where it is not known.
+    /// Workgroup size of a captured launch or of a node; 0 where it is not known.
     pub workgroup: [u32; 3],
     /// Its grid size in work items; 0 where it is not known.
     pub grid: [u32; 3],

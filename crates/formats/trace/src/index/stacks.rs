@@ -16,6 +16,7 @@ use std::collections::HashMap;
 
 pub(crate) use graphs::Matching;
 use graphs::{Captured, Graphs};
+pub use graphs::{LATE, LiveGraphs};
 pub use launches::Launches;
 
 /// Numbers of functions and stacks beyond this are not described; a session of the target's has
@@ -356,7 +357,7 @@ impl Stacks {
         cuda: Option<&CudaLaunch>,
         is_own: bool,
     ) {
-        matching.add(kernel, cuda, is_own, |dispatch, captured| {
+        let found = |dispatch, captured| {
             let stack = match captured {
                 Captured::At(stack) => stack,
                 Captured::Unseen => self.captured_before(self.of_launch(kernel.correlation)),
@@ -364,7 +365,8 @@ impl Stacks {
             if stack != 0 && dispatch != 0 {
                 self.by_dispatch.add(dispatch, stack);
             }
-        });
+        };
+        matching.add(kernel, cuda, is_own, found);
     }
 
     /// Returns the stack for kernels of a graph that was launched at this stack and whose capture was not

@@ -1,11 +1,12 @@
 use super::*;
 use crate::index::Stacks;
-use midair_record::event::{Header, LaunchStack, Record, Stack, kind};
+use midair_record::event::{CudaLaunch, Header, Kernel, LaunchStack, Record, Stack, kind};
 
 /// Records of a process's graphs, each a microsecond after the one before, and the kernels of its launches.
 #[derive(Default)]
 struct Process {
     stacks: Stacks,
+    live: LiveGraphs,
     now: u64,
     dispatch: u64,
     kernels: Vec<Kernel>,
@@ -42,9 +43,25 @@ impl Process {
         }
     }
 
+    fn take(&mut self, step: GraphBuild) {
+        self.stacks.learn(&Record::GraphBuild(step));
+        self.live.add(&step);
+    }
+
     fn learn(&mut self, operation: u32, subject: u64, made: u64) {
         let step = self.step(operation, subject, made);
-        self.stacks.learn(&Record::GraphBuild(step));
+        self.take(step);
+    }
+
+    /// A kernel of this many work items that the program adds to a graph, after another one.
+    fn added(&mut self, graph: u64, (node, after): (u64, u64), items: u32, stack: u32) {
+        let step = GraphBuild {
+            grid: [items, 1, 1],
+            stack,
+            after,
+            ..self.step(graph_build::ADD, graph, node)
+        };
+        self.take(step);
     }
 
     /// A captured launch of this many work items.
@@ -54,7 +71,7 @@ impl Process {
             stack,
             ..self.step(graph_build::LAUNCH, stream, 0)
         };
-        self.stacks.learn(&Record::GraphBuild(step));
+        self.take(step);
     }
 
     /// A capture of launches of these items at these stacks, and an executable graph of it.
@@ -74,7 +91,7 @@ impl Process {
             correlation,
             ..self.step(graph_build::REPLAY, exec, 0)
         };
-        self.stacks.learn(&Record::GraphBuild(step));
+        self.take(step);
         let launch = LaunchStack {
             header: header(kind::LAUNCH_STACK, 9),
             correlation,
@@ -87,6 +104,7 @@ impl Process {
                 dispatch_id: self.dispatch,
                 queue_id: *queue_id,
                 grid: [*items, 1, 1],
+                end: self.now,
                 ..Kernel::default()
             });
             self.dispatch
@@ -94,16 +112,37 @@ impl Process {
         kernels.iter().map(dispatch).collect()
     }
 
-    /// Returns the stacks of dispatches, whose records come in any order.
+    /// Returns the stacks of dispatches, whose records come in any order. While a session continues they are
+    /// the same, but for those that are not known.
     fn stacks(mut self, dispatches: &[u64]) -> Vec<u32> {
         let mut matching = self.stacks.matching();
         self.kernels.reverse();
+        let mut live = HashMap::new();
+        for kernel in &self.kernels {
+            assert!(self.live.take(kernel, true));
+        }
+        let mut found = |kernel: &Kernel, stack| {
+            assert_eq!(live.insert(kernel.dispatch_id, stack), None);
+        };
+        let later = self.now + LATE + 1;
+        for now in [self.now, later, later + 30_000_000_000] {
+            self.live.pulse(now, &mut found);
+        }
         for kernel in &self.kernels {
             self.stacks.match_node(&mut matching, kernel, None, true);
         }
         let kernel = |id: &u64| self.kernels.iter().find(|it| it.dispatch_id == *id);
         let kernels = dispatches.iter().filter_map(kernel);
-        kernels.map(|it| self.stacks.of_kernel(it)).collect()
+        let stacks: Vec<u32> = kernels.map(|it| self.stacks.of_kernel(it)).collect();
+        for (id, stack) in dispatches.iter().zip(&stacks) {
+            let known = if [9, BEFORE].contains(stack) {
+                0
+            } else {
+                *stack
+            };
+            assert_eq!(live.get(id), Some(&known), "{id}");
+        }
+        stacks
     }
 }
 
@@ -209,6 +248,138 @@ fn a_graph_that_was_changed_has_no_known_nodes() {
     process.learn(graph_build::INSTANTIATE, GRAPH, EXEC);
     all.extend(process.replay(EXEC, &[(1, 64)]));
     assert_eq!(process.stacks(&all), [1, 9, 1]);
+}
+
+#[test]
+fn nodes_that_the_program_adds_have_their_lines() {
+    let mut process = Process::new();
+    process.learn(graph_build::CREATE, 0, GRAPH);
+    // Two chains. Of nodes with the same sizes in both it is not known which is which.
+    for (node, after, items, stack) in [
+        (1, 0, 64, 1),
+        (2, 1, 64, 2),
+        (3, 2, 128, 3),
+        (4, 3, 64, 4),
+        (5, 0, 256, 5),
+        (6, 1, 256, 6),
+        (7, 0, 512, 7),
+        (8, 4, 512, 7),
+    ] {
+        process.added(GRAPH, (node, after), items, stack);
+    }
+    process.learn(graph_build::INSTANTIATE, GRAPH, EXEC);
+    // The executable graph stays as it is.
+    process.added(GRAPH, (9, 8), 1_024, 8);
+    process.learn(graph_build::INSTANTIATE, GRAPH, EXEC + 1);
+    let mut kernels = vec![
+        (1, 64),
+        (1, 256),
+        (1, 64),
+        (1, 512),
+        (1, 128),
+        (1, 64),
+        (1, 256),
+        (1, 512),
+    ];
+    let mut all = process.replay(EXEC, &kernels);
+    kernels.push((1, 1_024));
+    all.extend(process.replay(EXEC + 1, &kernels));
+    let first = [1, 9, 2, 7, 3, 4, 9, 7];
+    let wanted = [&first[..], &first, &[8]].concat();
+    assert_eq!(process.stacks(&all), wanted);
+}
+
+#[test]
+fn graphs_in_graphs_and_copies_have_the_lines_of_their_nodes() {
+    let (child, copy) = (GRAPH + 1, GRAPH + 2);
+    let mut process = Process::new();
+    process.capture(&[(STREAM, 64, 1), (STREAM, 64, 2)]);
+    process.learn(graph_build::CREATE, 0, child);
+    process.added(child, (1, 0), 128, 3);
+    process.learn(graph_build::ADD_CHILD, child, GRAPH);
+    process.learn(graph_build::COPY, child, copy);
+    // Its nodes have other handles: this one is of no chain.
+    process.added(copy, (2, 1), 128, 4);
+    // The copy within the other graph stays as it is.
+    process.added(GRAPH, (3, 0), 256, 5);
+    process.learn(graph_build::INSTANTIATE, child, EXEC);
+    process.learn(graph_build::INSTANTIATE, copy, EXEC + 1);
+    process.learn(graph_build::ADD_CHILD, child, 0x999);
+    process.learn(graph_build::INSTANTIATE, child, EXEC + 2);
+    let mut all = process.replay(EXEC, &[(1, 128), (1, 64), (1, 64)]);
+    all.extend(process.replay(EXEC + 1, &[(1, 128), (1, 64), (1, 64), (1, 128)]));
+    all.extend(process.replay(EXEC + 2, &[(1, 128)]));
+    assert_eq!(process.stacks(&all), [3, 1, 2, 9, 1, 2, 9, 9]);
+}
+
+#[test]
+fn a_node_that_keeps_its_sizes_stays_where_it_was_added() {
+    let mut process = Process::new();
+    process.learn(graph_build::CREATE, 0, GRAPH);
+    process.added(GRAPH, (1, 0), 64, 1);
+    process.learn(graph_build::INSTANTIATE, GRAPH, EXEC);
+    let mut all = Vec::new();
+    for items in [64, 65] {
+        let set = GraphBuild {
+            grid: [items, 1, 1],
+            ..process.step(graph_build::SET, EXEC, 1)
+        };
+        process.take(set);
+        all.extend(process.replay(EXEC, &[(1, items)]));
+    }
+    // A graph from before the attach.
+    process.added(0x999, (1, 0), 64, 1);
+    process.learn(graph_build::INSTANTIATE, 0x999, EXEC);
+    all.extend(process.replay(EXEC, &[(1, 64)]));
+    assert_eq!(process.stacks(&all), [1, 9, 9]);
+}
+
+#[test]
+fn what_a_process_invents_about_graphs_is_limited_while_a_session_continues() {
+    let mut live = LiveGraphs::default();
+    let step = |operation, subject, made, end| GraphBuild {
+        header: header(kind::GRAPH_BUILD, operation),
+        subject,
+        made,
+        end,
+        ..GraphBuild::default()
+    };
+    let mut now = 0;
+    let mut counted = 0;
+    // Captures without an end, graphs that are copied again and again, and launches without kernels.
+    for round in 0..40_u64 {
+        for at in 0..20_000 {
+            now += 1_000;
+            let number = round * 20_000 + at;
+            live.add(&step(graph_build::BEGIN, number % 50, 0, now));
+            live.add(&step(graph_build::LAUNCH, number % 50, 0, now));
+            live.add(&step(graph_build::END, number % 50, number, now));
+            live.add(&step(graph_build::COPY, number, number + 1, now));
+            let replay = GraphBuild {
+                correlation: number,
+                ..step(graph_build::REPLAY, 7, 0, now)
+            };
+            live.add(&replay);
+        }
+        for id in 0..20_000 {
+            let kernel = Kernel {
+                dispatch_id: id,
+                end: now,
+                ..Kernel::default()
+            };
+            counted += u64::from(live.take(&kernel, true));
+        }
+        let mut found = 0;
+        live.pulse(now + 2 * LATE, |_, _| found += 1);
+        counted -= found;
+        assert!(
+            live.held() < 3 * MOST_STEPS + MOST_REPLAYS,
+            "{}",
+            live.held()
+        );
+    }
+    assert_eq!(counted, 0);
+    assert!(live.held() < MOST_STEPS, "it has given up: {}", live.held());
 }
 
 #[test]
