@@ -107,7 +107,10 @@ def beside(check, at, name, words, programs):
                     raise Problem(f"the program died after {len(footprints) + 1} sessions, the last one {kind}: code {code}; {tail(program.log)}{where}")
                 footprints.append(check.footprint(program.pid)[2])
         grown = min(footprints[-LEAST_OF:]) - min(footprints[SETTLED:SETTLED + LEAST_OF])
-        last, code = program.end()
+        try:
+            last, code = program.end()
+        except Problem as problem:
+            raise Problem(f"{problem} after {len(footprints)} sessions{cores.stop_silent(program.process, words[0])}") from problem
     finally:
         program.kill()
     check.raw.append({"program": name, "footprints": footprints})

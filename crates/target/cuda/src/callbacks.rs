@@ -117,6 +117,8 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 static FINALIZER: AtomicUsize = AtomicUsize::new(0);
 /// Whether threads that make a context and the like wait: CUPTI makes its tables at its first use, or threads leave it.
 static WAIT: AtomicBool = AtomicBool::new(false);
+/// Whether midair had CUPTI register its function, and no moment came in which it could be used for the first time.
+static STARTED: AtomicBool = AtomicBool::new(false);
 /// Number of calls about contexts and the like that did not wait for that any longer.
 static MISSED: AtomicU32 = AtomicU32::new(0);
 /// Words that lead to a relay: the relay's number at the index, the word's address; 0 for none.
@@ -142,22 +144,31 @@ pub struct Closed<'callbacks>(&'callbacks Callbacks);
 pub struct FirstUse(Callbacks);
 
 impl FirstUse {
-    /// Has CUPTI register its function with the driver, and keeps threads out of it. `None` if CUPTI is in use, has
-    /// no word in the driver then, or a thread stays in its function.
-    pub fn begin(cupti: &Cupti) -> Option<FirstUse> {
+    /// Has CUPTI register its function with the driver, and keeps threads out of it. `None` if CUPTI is in use, or has
+    /// no word in the driver then.
+    ///
+    /// # Errors
+    /// Threads are in the function all the time, so this is no moment for its first use.
+    pub fn begin(cupti: &Cupti) -> Result<Option<FirstUse>, &'static str> {
         let function = cupti.functions().finalize as usize;
-        let driver = Driver::open()?.function();
-        if is_registered(function, driver) || cupti.start().is_err() {
-            return None;
+        let Some(driver) = Driver::open() else {
+            return Ok(None);
+        };
+        let driver = driver.function();
+        let is_used = is_registered(function, driver) && !STARTED.load(SeqCst);
+        if is_used || cupti.start().is_err() {
+            return Ok(None);
         }
-        FirstUse::of(Callbacks::replace(function, driver)?)
+        let first_use = Callbacks::replace(function, driver).map(FirstUse::of);
+        STARTED.store(matches!(first_use, Some(Err(_))), SeqCst);
+        first_use.transpose()
     }
 
-    fn of(callbacks: Callbacks) -> Option<FirstUse> {
+    fn of(callbacks: Callbacks) -> Result<FirstUse, &'static str> {
         MISSED.store(0, SeqCst);
-        callbacks.shut().ok()?.stay();
+        callbacks.shut()?.stay();
         std::thread::sleep(PASS_TIME);
-        Some(FirstUse(callbacks))
+        Ok(FirstUse(callbacks))
     }
 
     /// CUPTI has made its tables: from here on it is called about contexts, modules and graphs.
@@ -263,7 +274,20 @@ impl Callbacks {
         Ok(closed)
     }
 
-    /// The same; threads that make a context and the like wait from then on. If a thread does not leave, they have
+    /// Uses CUPTI while no other thread is in its function. Calls and launches are left out meanwhile, and threads that
+    /// make a context and the like wait.
+    ///
+    /// # Errors
+    /// As for [`Callbacks::close`]; then it was not used.
+    pub fn alone<T>(&self, using: impl FnOnce() -> T) -> Result<T, &'static str> {
+        let closed = self.shut()?;
+        let got = using();
+        drop(closed);
+        WAIT.store(false, SeqCst);
+        Ok(got)
+    }
+
+    /// Closes the functions; threads that make a context and the like wait from then on. If a thread does not leave, they have
     /// waited for so short a time that CUPTI is called about all of their contexts.
     fn shut(&self) -> Result<Closed<'_>, &'static str> {
         FINALIZER.store(own_thread(), SeqCst);

@@ -37,7 +37,7 @@ use midair_guest::{Refused, now};
 use midair_record::event::{NO_STACKS, kind};
 use midair_record::spool::{Area, status};
 use midair_stacks::{Started, Wanted};
-pub(crate) use others::{KEEP_LOADED, LOADED_BY_US, USED};
+pub(crate) use others::{KEEP_LOADED, ONLY_OURS, USED};
 use others::{another_came, does_not_work, entries, is_alone, refused};
 use std::collections::VecDeque;
 use std::ffi::c_void;

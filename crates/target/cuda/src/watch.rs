@@ -5,7 +5,8 @@
 //! They are the functions by which a profiler subscribes or registers buffers. A thread that calls
 //! one of them waits while the worker thread flushes, disables and finalizes CUPTI. Then the entry
 //! point is restored, and the call continues there as if we had never been there. The application's
-//! code is never changed, and CUPTI's code only during a session.
+//! code is never changed, and CUPTI's code only during a session, or until another profiler comes if
+//! CUPTI stays in the process after it. Then callers do not wait, and the next session learns of them.
 //!
 //! The jump has 5 bytes, within the first 8 of a function whose address is a multiple of 8, so that
 //! one store puts it there and one store removes it: no thread ever sees half of it. These
@@ -55,8 +56,14 @@ static ENTRIES: [Entry; MAX_FUNCTIONS] = [const {
 }; MAX_FUNCTIONS];
 /// Number of callers that came while the watch was on.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
-/// A futex word: 1 while the watch is on.
+/// A futex word: [`WAIT`] during a session, [`PASS`] while the watch is kept after one, 0 without a watch.
 static ON: AtomicU32 = AtomicU32::new(0);
+/// Callers wait.
+const WAIT: u32 = 1;
+/// Callers are only counted.
+const PASS: u32 = 2;
+/// How many functions a watch that was kept has; 0 if there is none.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
 /// The thread id of the worker thread; `PROCESS` is the pid of its process. A child that is forked
 /// meanwhile has the jumps, but no thread that removes them.
 static WORKER: AtomicU32 = AtomicU32::new(0);
@@ -88,7 +95,7 @@ impl Watch {
         REQUESTS.store(0, SeqCst);
         WORKER.store(own_id(), SeqCst);
         PROCESS.store(std::process::id(), SeqCst);
-        ON.store(1, SeqCst);
+        ON.store(WAIT, SeqCst);
         let mut watch = Watch { count: 0 };
         for (index, (entry, address)) in ENTRIES.iter().zip(functions).enumerate() {
             if !address.is_multiple_of(8) {
@@ -125,6 +132,14 @@ impl Watch {
         REQUESTS.load(SeqCst)
     }
 
+    /// Leaves the jumps there after the session. Callers go on at once, and [`end_kept`] counts them.
+    pub fn keep(self) {
+        KEPT.store(self.count, SeqCst);
+        ON.store(PASS, SeqCst);
+        midair_guest::wake_all(&ON);
+        std::mem::forget(self);
+    }
+
     /// How many functions are watched.
     pub fn count(&self) -> u32 {
         self.count as u32
@@ -139,11 +154,22 @@ impl Drop for Watch {
     }
 }
 
+/// Ends a watch that was kept. Returns how many callers have come since the session's start, or `None` if there is no
+/// such watch.
+pub fn end_kept() -> Option<u32> {
+    let count = KEPT.swap(0, SeqCst);
+    let watch = (count > 0).then_some(Watch { count })?;
+    let came = watch.requests();
+    drop(watch);
+    Some(came)
+}
+
 /// Restores the bytes in a forked child, before its first session. The threads that waited are not
 /// in the child.
 pub fn reset_after_fork() {
     PATCHING.store(false, SeqCst);
     restore(&ENTRIES);
+    KEPT.store(0, SeqCst);
     ON.store(0, SeqCst);
 }
 
@@ -172,19 +198,19 @@ extern "C" fn wait_for_session(index: u32) -> usize {
     entry.address.load(Relaxed)
 }
 
-/// Waits until the watch is over. Returns false if it did not end in time.
+/// Waits until the session is over. Returns false if it did not end in time.
 fn is_over() -> bool {
     if ON.load(SeqCst) == 0 {
         return true;
     }
     REQUESTS.fetch_add(1, SeqCst);
     let end = Instant::now() + PATIENCE;
-    while ON.load(SeqCst) != 0 {
+    while ON.load(SeqCst) == WAIT {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return false;
         }
-        midair_guest::wait_on(&ON, 1, Some(left), true);
+        midair_guest::wait_on(&ON, WAIT, Some(left), true);
     }
     true
 }

@@ -141,7 +141,7 @@ impl Work for Worker {
         let quick = self.leaving().is_some();
         if quick {
             // Another profiler is here: from now on it may record at any time.
-            session::LOADED_BY_US.store(false, SeqCst);
+            session::ONLY_OURS.store(false, SeqCst);
         }
         let deadline = if quick { now() + QUICK } else { deadline };
         let told = std::cell::Cell::new(false);

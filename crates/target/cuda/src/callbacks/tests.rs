@@ -248,6 +248,30 @@ fn at_the_first_use_calls_are_left_out_and_new_contexts_wait_for_the_tables() {
     assert!(code().contains(&kept.function()));
 }
 
+#[test]
+fn cupti_is_used_alone_only_in_a_moment_without_others() {
+    let _alone = alone();
+    let kept = Kept::new(8);
+    let callbacks = replaced(&kept);
+    std::thread::scope(|scope| {
+        let used = callbacks.alone(|| {
+            let of_other = scope.spawn(|| kept.call_in(6)).join().unwrap();
+            assert_eq!((of_other, kept.call_in(6)), (0, 326));
+            scope.spawn(|| kept.call_in(2))
+        });
+        assert_eq!(used.unwrap().join().unwrap(), 322);
+    });
+    let of_other = |domain| std::thread::scope(|it| it.spawn(|| kept.call_in(domain)).join());
+    assert_eq!(of_other(6).unwrap(), 326);
+    // A thread that is in a call about a context: its end is not seen.
+    assert_eq!(of_other(2).unwrap(), 322);
+    let used = callbacks.alone(|| panic!("used alongside a thread with a new context"));
+    assert!(used.is_err());
+    assert!(FirstUse::of(callbacks).is_err());
+    assert!(code().contains(&kept.function()));
+    assert_eq!(of_other(6).unwrap(), 326);
+}
+
 /// It may hold a lock that CUPTI needs to make its tables.
 #[test]
 fn a_thread_with_a_new_context_does_not_wait_for_long() {

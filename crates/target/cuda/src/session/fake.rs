@@ -3,7 +3,7 @@
 
 use crate::cupti::functions::{BufferCompleted, BufferRequested, Functions, UnifiedMemoryConfig};
 use crate::cupti::{Cupti, decode};
-use crate::session::{KEEP_LOADED, LOADED_BY_US, USED};
+use crate::session::{KEEP_LOADED, ONLY_OURS, USED};
 use midair_abi::cupti::{Layouts, Place, activity_kind, layouts_for, result, thread_id_type};
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::Ordering::SeqCst;
@@ -58,7 +58,7 @@ static ONE: Mutex<()> = Mutex::new(());
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     with(|fake| *fake = Fake::default());
-    for word in [&KEEP_LOADED, &USED, &LOADED_BY_US] {
+    for word in [&KEEP_LOADED, &USED, &ONLY_OURS] {
         word.store(false, SeqCst);
     }
     guard

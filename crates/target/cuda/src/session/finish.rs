@@ -29,10 +29,11 @@
 //! Names that records point to belong to CUPTI and end with it, so everything is read before it is
 //! finalized.
 
-use super::{KEEP_LOADED, POOL, Reading, Session, USED, quiesce};
+use super::{KEEP_LOADED, ONLY_OURS, POOL, Reading, Session, USED, quiesce};
 use crate::callbacks::{Callbacks, Closed};
 use crate::cupti::Driver;
 use midair_abi::cupti::{activity_kind, thread_id_type};
+use midair_cupti_file::Origin;
 use midair_guest::now;
 use midair_record::event::kind;
 use midair_record::spool::outcome;
@@ -129,7 +130,7 @@ impl Session {
         if end != End::Burst || stays.is_some() {
             // From here on CUPTI is as it was before, and threads that wait for us go on. Otherwise
             // another profiler is watched for until the next burst, and ends the session.
-            drop(self.watch.take());
+            self.leave_watch(stays.is_some());
         }
         self.close_pool();
         self.count_buffers();
@@ -155,9 +156,20 @@ impl Session {
         self.count_callbacks();
         let left = quiesce::wait(quiesce::LEAVE_LIMIT);
         self.end_launches(left);
-        self.finalize_or_keep((!left).then_some("threads were inside calls of CUDA for too long"));
-        drop(self.watch.take());
+        let why = (!left).then_some("threads were inside calls of CUDA for too long");
+        let stays = self.finalize_or_keep(why);
+        self.leave_watch(stays.is_some());
         self.close_pool();
+    }
+
+    /// From here on other profilers do not wait. If CUPTI stays, the next session still learns of them: it must
+    /// not ask CUPTI ([`super::others`]).
+    fn leave_watch(&mut self, stays: bool) {
+        match self.watch.take() {
+            Some(watch) if stays && ONLY_OURS.load(SeqCst) => watch.keep(),
+            None if self.cupti.origin() == Origin::Mapped => ONLY_OURS.store(false, SeqCst),
+            _ => {}
+        }
     }
 
     /// Disables the kinds. Returns when the last one was disabled that is not about memory.

@@ -2,10 +2,10 @@
 //! it.
 
 use super::{quiesce, workers};
-use crate::callbacks::FirstUse;
-use crate::cupti::{Cupti, Status};
+use crate::callbacks::{Callbacks, FirstUse};
+use crate::cupti::{Cupti, Driver, Status};
+use crate::watch;
 use midair_abi::cupti::{activity_kind, result};
-use midair_cupti_file::Origin;
 use midair_guest::Refused;
 use midair_record::spool::status;
 use std::sync::atomic::AtomicBool;
@@ -15,9 +15,8 @@ use std::sync::atomic::Ordering::SeqCst;
 pub(crate) static KEEP_LOADED: AtomicBool = AtomicBool::new(false);
 /// Whether we have used CUPTI in this process since it was last finalized.
 pub(crate) static USED: AtomicBool = AtomicBool::new(false);
-/// Whether we loaded CUPTI into this process and were the first to use it, and no other user was
-/// seen.
-pub(crate) static LOADED_BY_US: AtomicBool = AtomicBool::new(false);
+/// Whether we were the first to use CUPTI since it was loaded or finalized, and no other user was seen since.
+pub(crate) static ONLY_OURS: AtomicBool = AtomicBool::new(false);
 
 /// Entry points of the functions that another profiler calls first. If we are subscribed, no other
 /// profiler has a subscriber with which it could enable callbacks, and we do so ourselves.
@@ -58,14 +57,14 @@ pub(super) fn entries(cupti: &Cupti, subscribed: bool) -> Vec<usize> {
 /// Uses CUPTI for the first time, and checks whether another profiler records. A profiler that is
 /// subscribed but idle is no obstacle (PyTorch's stays subscribed from its first use on).
 ///
-/// CUPTI's threads are made at its first use. If that is ours, no other profiler records. Only if
-/// the threads existed before is CUPTI asked, by the one question that there is: it refuses to
-/// record kernels one by one while a profiler records them concurrently. That question is not
-/// harmless. While eight threads launched kernels, it hung the process about every fiftieth time as
-/// CUPTI's first use (CUPTI's lock and the driver's are taken in both orders), and crashed it where
-/// CUPTI was in use before (H200, CUPTI 13.0; docs/sources.md#cupti). So it is not asked if we
-/// loaded CUPTI, either: another profiler that started between two sessions, and records, is then not
-/// noticed.
+/// CUPTI's threads are made at its first use. If that is ours, no other profiler records. If CUPTI
+/// stays after a session, [`crate::watch`] notices others until the next one. Only otherwise is CUPTI
+/// asked, by the one question that there is: it refuses to record kernels one by one while a profiler
+/// records them concurrently. That question is not harmless: CUPTI takes the locks of all contexts for
+/// it, while threads that hold one of them may wait for CUPTI's own lock. As CUPTI's first use alongside
+/// eight threads that launched kernels, it hung the process about every fiftieth time (13.0), and alongside
+/// eight that made contexts in 9 of 9 processes (13.5; H200, docs/sources.md#cupti). So it is asked in a
+/// moment without other threads in CUPTI, where the driver's calls can be led through midair.
 ///
 /// After a burst CUPTI is `finalized`, and whoever uses it came since. That one goes first.
 ///
@@ -74,13 +73,18 @@ pub(super) fn entries(cupti: &Cupti, subscribed: bool) -> Vec<usize> {
 /// # Errors
 /// Another profiler records, or CUPTI does not work.
 pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<Option<FirstUse>, Refused> {
+    if watch::end_kept().is_some_and(|came| came > 0) {
+        // It stays its business from now on.
+        ONLY_OURS.store(false, SeqCst);
+        KEEP_LOADED.store(true, SeqCst);
+    }
     let used_before = workers::are_ours();
     let mut first_use = None;
     if !used_before {
         // Names of objects: a kind that does not affect launches, and that no known profiler
         // records.
         let harmless = activity_kind::NAME;
-        first_use = FirstUse::begin(cupti);
+        first_use = FirstUse::begin(cupti).map_err(no_moment)?;
         let used = cupti
             .enable(harmless)
             .and_then(|()| cupti.disable(harmless));
@@ -93,7 +97,7 @@ pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<Option<FirstUse
         KEEP_LOADED.store(true, SeqCst);
     }
     if ours && !used_before {
-        LOADED_BY_US.fetch_or(cupti.origin() != Origin::Mapped, SeqCst);
+        ONLY_OURS.store(true, SeqCst);
         return Ok(first_use);
     }
     // Another profiler's calls go through.
@@ -101,23 +105,48 @@ pub(super) fn is_alone(cupti: &Cupti, finalized: bool) -> Result<Option<FirstUse
     if finalized && !ours {
         return Err(another_came());
     }
-    if LOADED_BY_US.load(SeqCst) {
+    if ONLY_OURS.load(SeqCst) {
         return Ok(None);
     }
-    match cupti.enable(activity_kind::KERNEL) {
-        Ok(()) => {
-            cupti
-                .disable(activity_kind::KERNEL)
-                .map_err(|why| does_not_work(cupti, "cuptiActivityDisable(KERNEL)", why))?;
-            return_foreign_buffers(cupti);
-            Ok(None)
+    ask(cupti)?;
+    return_foreign_buffers(cupti);
+    Ok(None)
+}
+
+/// Asks CUPTI whether a profiler records kernels.
+///
+/// # Errors
+/// One does, or there is no moment for the question.
+fn ask(cupti: &Cupti) -> Result<(), Refused> {
+    let question = || {
+        let answer = cupti.enable(activity_kind::KERNEL);
+        answer.map(|()| cupti.disable(activity_kind::KERNEL))
+    };
+    let function = cupti.functions().finalize as usize;
+    let callbacks = Driver::open().and_then(|it| Callbacks::replace(function, it.function()));
+    let answer = match callbacks {
+        Some(callbacks) => {
+            // Threads that came before are not counted.
+            quiesce::wait(quiesce::LEAVE_LIMIT);
+            callbacks.alone(question).map_err(no_moment)?
         }
+        None => question(),
+    };
+    match answer {
+        Ok(ended) => ended.map_err(|why| does_not_work(cupti, "cuptiActivityDisable(KERNEL)", why)),
         Err(Status(result::ERROR_NOT_COMPATIBLE)) => Err(refused(
             status::OTHER_PROFILER,
             "another profiler is recording this process's kernels through CUPTI, which serves one at a time",
         )),
         Err(why) => Err(does_not_work(cupti, "cuptiActivityEnable(KERNEL)", why)),
     }
+}
+
+fn no_moment(why: &'static str) -> Refused {
+    refused(
+        status::OTHER,
+        &format!("CUPTI could hang the process now ({why}). Try again later"),
+    )
 }
 
 /// Makes CUPTI return its buffers to the profiler that is registered. A kernel that a thread

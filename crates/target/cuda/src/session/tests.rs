@@ -476,14 +476,23 @@ fn the_first_user_of_cupti_asks_no_question() {
     assert_eq!(asked(&choice(true, false, false, false)), 0);
     assert_eq!(asked(&choice(true, false, true, false)), 0);
     assert_eq!(asked(&choice(true, false, false, true)), 0);
-    // CUPTI stays, and we loaded it.
+    // CUPTI stays, and no other has used it.
     KEEP_LOADED.store(true, SeqCst);
-    for _ in 0..2 {
+    for _ in 0..3 {
         assert_eq!(asked(&choice(true, false, false, false)), 0);
     }
-    // Another profiler was there. What a thread recorded for it meanwhile is returned to it before
-    // CUPTI gets our buffers.
-    LOADED_BY_US.store(false, SeqCst);
+    // Another profiler comes after the session, and does not wait. What a thread recorded for it meanwhile is returned
+    // to it before CUPTI gets our buffers.
+    std::thread::scope(|scope| {
+        let theirs = scope.spawn(|| {
+            let mut subscriber = std::ptr::null_mut();
+            // SAFETY: the fake's function.
+            unsafe {
+                (cupti().functions().subscribe)(&raw mut subscriber, None, std::ptr::null_mut())
+            }
+        });
+        assert_eq!(theirs.join().unwrap(), 0);
+    });
     fake::with(|fake| fake.log.clear());
     assert_eq!(asked(&choice(true, false, false, false)), 1);
     let log = fake::with(|fake| std::mem::take(&mut fake.log));

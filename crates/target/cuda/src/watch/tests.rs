@@ -101,6 +101,46 @@ fn a_caller_waits_until_the_watch_ends_and_gets_its_result() {
 }
 
 #[test]
+fn callers_after_the_session_go_on_at_once_and_are_counted() {
+    let _alone = alone();
+    let code = Code::new();
+    assert_eq!(end_kept(), None);
+    for came in [0, 1] {
+        // SAFETY: the functions of this test, whose page stays.
+        unsafe { Watch::begin(&code.functions()) }.unwrap().keep();
+        assert_eq!((code.bytes(0)[0], code.bytes(1)[0]), (0xe9, 0xe9));
+        let begin = Instant::now();
+        for _ in 0..came {
+            std::thread::scope(|scope| {
+                let caller = scope.spawn(|| code.call(1, 40, 2));
+                assert_eq!(caller.join().unwrap(), 42);
+            });
+        }
+        assert!(begin.elapsed() < PATIENCE);
+        assert_eq!((end_kept(), end_kept()), (Some(came), None));
+        assert_eq!((code.bytes(0), code.bytes(1)), (ADDS, ADDS));
+    }
+}
+
+#[test]
+fn a_caller_that_waits_goes_on_when_the_watch_is_kept() {
+    let _alone = alone();
+    let code = Code::new();
+    // SAFETY: as above.
+    let watch = unsafe { Watch::begin(&code.functions()) }.unwrap();
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| code.call(0, 40, 2));
+        while watch.requests() == 0 {
+            std::thread::yield_now();
+        }
+        assert!(!caller.is_finished());
+        watch.keep();
+        assert_eq!(caller.join().unwrap(), 42);
+    });
+    assert_eq!(end_kept(), Some(1));
+}
+
+#[test]
 fn the_worker_thread_does_not_wait_for_itself() {
     let _alone = alone();
     let code = Code::new();
