@@ -215,7 +215,8 @@ impl Worker {
         // session.
         let heard = process.variable(NVTX_INJECTION).is_some();
         session::KEEP_LOADED.fetch_or(heard, SeqCst);
-        let cupti = load(choice.cupti.as_deref(), driver.version()).map_err(|text| Refused {
+        let found = load(&process, choice.cupti.as_deref(), driver.version());
+        let cupti = found.map_err(|text| Refused {
             status: status::NO_CUPTI,
             text,
         })?;

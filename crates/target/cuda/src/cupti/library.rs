@@ -26,15 +26,15 @@ pub struct Cupti {
 const MOST_TEXT: usize = 900;
 
 /// Finds the CUPTI that fits this process, and loads it; [`midair_cupti_file`] has the order of the
-/// search. `wanted` is the path that the user named, and then the only one that is tried. `driver`
-/// is the result of `cuDriverGetVersion` (1000 * major + 10 * minor).
+/// search in `process`, the calling one. `wanted` is the path that the user named, and then the only one that is tried.
+/// `driver` is the result of `cuDriverGetVersion` (1000 * major + 10 * minor).
 ///
 /// # Errors
 /// What was tried, and why each candidate was not usable, in one sentence.
 ///
 /// Without a working driver no CUPTI is loaded at all: the one of 13.2 then recurses in its first
 /// call until the stack overflows (seen with 13.2.23, 13.2.75 and 13.2.86; docs/sources.md#cupti).
-pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
+pub fn load(process: &Process, wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
     match driver / 1000 {
         0 => return Err(String::from("the CUDA driver does not report its version")),
         old @ ..OLDEST => {
@@ -45,8 +45,7 @@ pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
         }
         _ => {}
     }
-    let process = Process::own(midair_secure::has_more_rights());
-    let search = search(wanted, &process, driver / 1000, &Disk);
+    let search = search(wanted, process, driver / 1000, &Disk);
     let mut reasons: Vec<String> = Vec::new();
     for candidate in &search.candidates {
         match Cupti::open(candidate, driver) {

@@ -4,7 +4,7 @@ use super::*;
 use std::ffi::{c_char, c_int};
 
 fn why(wanted: &str, driver: u32) -> String {
-    load(Some(wanted), driver).unwrap_err()
+    load(&Process::own(false), Some(wanted), driver).unwrap_err()
 }
 
 #[test]
