@@ -36,7 +36,7 @@ pub fn from_csv(traced: &Traced) -> Result<(Times, u64)> {
 }
 
 /// Returns the same of a file of kernels.
-fn from_rows(file: &Path) -> Result<(Times, u64)> {
+pub(crate) fn from_rows(file: &Path) -> Result<(Times, u64)> {
     let (mut times, mut count) = (Times::new(), 0);
     for row in Csv::read(file)?.rows {
         let [line, thread, start, end] = [

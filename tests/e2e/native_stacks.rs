@@ -4,14 +4,16 @@
 
 use crate::launch_stacks;
 use crate::rocpd::reader;
-use midair_tests::attacher::{Attacher, Traced};
+use crate::top::Top;
+use midair_tests::attacher::Attacher;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
+use midair_tests::stage::command;
 use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
 use midair_tests::target::{PATIENCE, Target};
 use midair_tests::{Result, cuda, workspace};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -43,9 +45,9 @@ type Times = BTreeMap<(u64, bool), u64>;
 
 /// Returns the times by the functions' numbers and whether it is a further thread, and the number of
 /// launches.
-fn from_csv(traced: &Traced) -> Result<(Times, u64)> {
+fn from_csv(file: &Path) -> Result<(Times, u64)> {
     let (mut times, mut count) = (Times::new(), 0);
-    for row in Csv::read(&traced.file("kernel_trace.csv"))?.rows {
+    for row in Csv::read(file)?.rows {
         let [number, thread, start, end] = [
             "Grid_Size_X",
             "Grid_Size_Y",
@@ -92,42 +94,52 @@ fn check_path(number: u64, path: &[String], is_thread: bool) {
     assert_eq!(at("main"), usize::from(!is_thread), "{path:?}");
 }
 
-/// Checks a session of some rounds of the program, which has said that it is ready.
-fn check(target: &mut LabTarget) -> Result<()> {
+/// Checks the files of some rounds of the program.
+fn check_files(rounds: u64, csv: &Path, folded: &Path) -> Result<()> {
     let numbers: BTreeMap<&str, u64> = FUNCTIONS
         .iter()
         .map(|(number, name, _)| (*name, *number))
         .chain([(IN_THREAD, 6)])
         .collect();
     let each: u64 = FUNCTIONS.iter().map(|(_, _, launches)| launches).sum();
+    let (wanted, count) = from_csv(csv)?;
+    assert_eq!(count, rounds * ((1 + THREADS) * each + THREADS * BY_THREAD));
+    let mut times = Times::new();
+    for (path, time) in from_folded(folded)? {
+        let [.., function, kernel] = path.as_slice() else {
+            return Err(format!("{path:?}").into());
+        };
+        assert!(kernel.contains("scale"), "{path:?}");
+        let number = *numbers
+            .get(function.as_str())
+            .ok_or_else(|| format!("{path:?}"))?;
+        let is_thread = path.iter().any(|frame| frame == IN_THREAD);
+        check_path(number, &path, is_thread);
+        // Of the deep stack only the inner frames are known.
+        *times.entry((number, is_thread && number != 7)).or_default() += time;
+    }
+    let mut merged = Times::new();
+    for ((number, is_thread), time) in wanted {
+        *merged
+            .entry((number, is_thread && number != 7))
+            .or_default() += time;
+    }
+    assert_eq!(times, merged);
+    Ok(())
+}
+
+/// Checks a session of some rounds of the program, which has said that it is ready.
+fn check(target: &mut LabTarget) -> Result<()> {
     for rounds in [1, 20] {
         let attacher = Attacher::midair(target.target.pid(), &WORDS)?;
         target.target.send(&format!("work {rounds}"))?;
         target.target.expect("work")?;
         let traced = attacher.detach()?;
-        let (wanted, count) = from_csv(&traced)?;
-        assert_eq!(count, rounds * ((1 + THREADS) * each + THREADS * BY_THREAD));
-        let mut times = Times::new();
-        for (path, time) in from_folded(&traced.file("results.folded"))? {
-            let [.., function, kernel] = path.as_slice() else {
-                return Err(format!("{path:?}").into());
-            };
-            assert!(kernel.contains("scale"), "{path:?}");
-            let number = *numbers
-                .get(function.as_str())
-                .ok_or_else(|| format!("{path:?}"))?;
-            let is_thread = path.iter().any(|frame| frame == IN_THREAD);
-            check_path(number, &path, is_thread);
-            // Of the deep stack only the inner frames are known.
-            *times.entry((number, is_thread && number != 7)).or_default() += time;
-        }
-        let mut merged = Times::new();
-        for ((number, is_thread), time) in wanted {
-            *merged
-                .entry((number, is_thread && number != 7))
-                .or_default() += time;
-        }
-        assert_eq!(times, merged);
+        let (csv, folded) = (
+            traced.file("kernel_trace.csv"),
+            traced.file("results.folded"),
+        );
+        check_files(rounds, &csv, &folded)?;
         let said = traced.exit.stdout.join("\n");
         assert!(said.contains("CODE"), "{said}");
         assert!(said.contains("launch_functions"), "{said}");
@@ -174,6 +186,66 @@ fn each_function_has_the_times_of_its_own_launches_on_amds_runtimes() -> Result<
     end(target)
 }
 
+/// A started program writes its files itself.
+#[test]
+fn each_function_has_the_times_of_its_own_launches_in_a_started_program() -> Result<()> {
+    let kit = Kit::new()?;
+    let program = kit.program_by(&["gcc"], "launch_functions", "launch_functions", &[])?;
+    let out = kit.scratch().join("out");
+    let mut run = command("midair")?;
+    run.arg("run").args(WORDS).args(["-o", "out", "-d"]);
+    run.arg(&out).arg("--").arg(program);
+    let runtime = kit.dir().join("libamdhip64.so.7").display().to_string();
+    let directory = kit.dir().display().to_string();
+    // The stand-in does not register itself when it is loaded, as AMD's runtime does.
+    let variables = [("LD_LIBRARY_PATH", &*directory), ("LD_PRELOAD", &*runtime)];
+    let mut target = kit.start_command(run, "model.log", &variables)?;
+    target.expect("ready")?;
+    target.send("work 5")?;
+    target.expect("work")?;
+    end(target)?;
+    let file = |name: &str| out.join(format!("out_{name}"));
+    // One round comes before "ready".
+    check_files(6, &file("kernel_trace.csv"), &file("results.folded"))
+}
+
+/// The screen has the functions' names while the session continues.
+#[test]
+fn top_has_the_functions_that_launch() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = kit.start("launch_functions", "model.log", &[])?;
+    target.expect("ready")?;
+    let words = ["--by", "code", "--stacks", "native", "--interval", "250ms"];
+    let mut top = Top::start(target.target.pid(), &words)?;
+    top.until("the first look", |_| true)?;
+    let mut rounds = 0;
+    let wanted = |rounds: u64| -> BTreeMap<&str, u64> {
+        let by = |(_, name, launches): &(u64, &'static str, u64)| {
+            (*name, rounds * (1 + THREADS) * launches)
+        };
+        let in_threads = (IN_THREAD, rounds * THREADS * BY_THREAD);
+        FUNCTIONS.iter().map(by).chain([in_threads]).collect()
+    };
+    // The second time all names are known.
+    for more in [2, 3] {
+        rounds += more;
+        target.send(&format!("work {more}"))?;
+        target.expect("work")?;
+        top.until("all launches", |document| {
+            let rows = document["code"].as_array().into_iter().flatten();
+            let lines: BTreeMap<&str, u64> = rows
+                .map(|row| {
+                    let count = row["all"]["count"].as_u64().unwrap_or(0);
+                    (row["function"].as_str().unwrap_or_default(), count)
+                })
+                .collect();
+            lines == wanted(rounds)
+        })?;
+    }
+    top.end()?;
+    end(target)
+}
+
 /// A frame pointer that is garbage, in code without unwind tables, ends the stack: what is inside of
 /// it is there, the program runs on, and other stacks are whole.
 #[test]
@@ -190,7 +262,7 @@ fn a_broken_stack_has_its_inner_frames() -> Result<()> {
     target.target.send("context 50")?;
     target.target.expect("context")?;
     let traced = attacher.detach()?;
-    let (wanted, count) = from_csv(&traced)?;
+    let (wanted, count) = from_csv(&traced.file("kernel_trace.csv"))?;
     assert_eq!((count, wanted.len()), (2_050, 2));
     let said = traced.exit.stderr.join("\n");
     assert!(said.contains("50 launches have no stack"), "{said}");
@@ -342,9 +414,21 @@ fn check_both(target: &mut Target) -> Result<()> {
     target.send("work 3")?;
     target.expect("work")?;
     let traced = attacher.detach()?;
-    let (by_grid, _) = launch_stacks::from_csv(&traced)?;
-    let folded = std::fs::read_to_string(traced.file("results.folded"))?;
+    let (csv, folded) = (
+        traced.file("kernel_trace.csv"),
+        traced.file("results.folded"),
+    );
+    check_both_files(&csv, &folded, false)?;
+    target.send("quit")
+}
+
+/// Checks the files of `--stacks both`. A started program may launch before its libraries are known: then each Python
+/// stack is there with its native frames as well, below another line of the module.
+fn check_both_files(csv: &Path, folded: &Path, is_started: bool) -> Result<()> {
+    let (by_grid, _) = launch_stacks::from_rows(csv)?;
+    let folded = std::fs::read_to_string(folded)?;
     let mut stacks = Vec::new();
+    let (mut known, mut unknown) = (BTreeSet::new(), BTreeSet::new());
     for line in folded.lines() {
         let (path, time) = line.rsplit_once(' ').ok_or("a time")?;
         let all: Vec<String> = path.split(';').map(str::to_owned).collect();
@@ -355,7 +439,15 @@ fn check_both(target: &mut Target) -> Result<()> {
         let native = frames.get(path.len()..).unwrap_or_default();
         assert!(!native.is_empty(), "{line}");
         assert!(!native.iter().any(is_python), "{line}");
-        assert!(native.iter().any(|it| it.contains("ffi")), "{line}");
+        if native.iter().any(|it| it.contains("ffi")) {
+            known.insert(path[1..].to_vec());
+        } else {
+            let is_new = native
+                .last()
+                .is_some_and(|it| it.starts_with("(unknown code)"));
+            assert!(is_started && is_new, "{line}");
+            unknown.insert(path[1..].to_vec());
+        }
         assert!(
             !line.contains("PyEval") && !line.contains("midair"),
             "{line}"
@@ -363,9 +455,10 @@ fn check_both(target: &mut Target) -> Result<()> {
         path.push(kernel.clone());
         stacks.push((path, time.parse()?));
     }
+    assert!(unknown.is_subset(&known), "{folded}");
     let times = launch_stacks::from_stacks(stacks.into_iter())?;
     assert_eq!(times, launch_stacks::threads_as_one(&by_grid), "{folded}");
-    target.send("quit")
+    Ok(())
 }
 
 /// Each launch has a stack, or is counted as one over the budget. How many are depends on the machine.
@@ -414,6 +507,30 @@ fn native_frames_inside_of_pythons() -> Result<()> {
     check_both(&mut target.target)?;
     target.target.wait(PATIENCE)?.success()?;
     Ok(())
+}
+
+#[test]
+fn native_frames_inside_of_pythons_in_a_started_program() -> Result<()> {
+    let kit = Kit::new()?;
+    let out = kit.scratch().join("out");
+    let mut run = command("midair")?;
+    run.args(["run", "--kernel-trace", "--stacks", "both"]);
+    run.args(["-f", "csv,folded", "-o", "out", "-d"]);
+    run.arg(&out).args(["--", "/usr/bin/python3"]);
+    run.arg(workspace().join("tests/python/launch_lines.py"));
+    let runtime = kit.dir().join("libamdhip64.so.7").display().to_string();
+    let directory = kit.dir().display().to_string();
+    run.arg(&runtime);
+    // The stand-in does not register itself when it is loaded, as AMD's runtime does.
+    let variables = [("LD_LIBRARY_PATH", &*directory), ("LD_PRELOAD", &*runtime)];
+    let mut target = kit.start_command(run, "model.log", &variables)?;
+    target.expect("ready")?;
+    // Libraries are known 10 ms after the first launch that meets them.
+    target.send("work 60")?;
+    target.expect("work")?;
+    end(target)?;
+    let file = |name: &str| out.join(format!("out_{name}"));
+    check_both_files(&file("kernel_trace.csv"), &file("results.folded"), true)
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     input::take(&mut given)?;
     let (resolved, report, _) = resolve_with_defaults(&mut given, report)?;
     let mut settings = resolved.settings;
-    refuse_native_stacks(&settings, false, "midair attach and midair flame")?;
+    refuse_native_stacks(&settings)?;
     // The program's standard output is its own, so the screen is shown next to its messages.
     let unicode = if report.table_style().unicode {
         "u"
@@ -381,7 +381,7 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
         let temporary = literal(&std::env::temp_dir());
         request.settings.set(OUTPUT_PATH, temporary);
     }
-    refuse_native_stacks(&request.settings, false, "midair attach and midair flame")?;
+    refuse_native_stacks(&request.settings)?;
     let has_stacks = !matches!(request.settings.text(STACKS), None | Some("off"));
     let options = top::Options::of(matches, given.duration("duration"), has_stacks)?;
     if matches!(request.settings.burst_percent(), Ok(Some(_))) {
@@ -402,11 +402,12 @@ fn watch(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8
 }
 
 /// Refuses native stacks unless they are built here.
-fn refuse_native_stacks(settings: &Settings, is_built: bool, only: &str) -> Result<(), Failure> {
+fn refuse_native_stacks(settings: &Settings) -> Result<(), Failure> {
+    let is_built = cfg!(target_arch = "x86_64");
     if is_built || !matches!(settings.text(STACKS), Some("native" | "both")) {
         return Ok(());
     }
-    let what = format!("native stacks (--stacks native or both) are built for {only} only");
+    let what = "native stacks (--stacks native or both) are built for x86-64 only";
     Err(Failure::new(Kind::NotBuilt, what))
 }
 
@@ -422,7 +423,7 @@ fn run_attach(
         mut request,
         report,
     } = asked(matches, defaults, report)?;
-    refuse_native_stacks(&request.settings, cfg!(target_arch = "x86_64"), "x86-64")?;
+    refuse_native_stacks(&request.settings)?;
     let at = given.text("at").map(At::parse).transpose()?;
     let special = Special {
         keeping: keep::of(&given, &mut request)?,

@@ -86,7 +86,7 @@ pub(crate) fn command(pid: Arg) -> Command {
                 .value_name("ROWS")
                 .value_parser(["kernel", "code"])
                 .default_value("kernel")
-                .help("Show kernels, or the lines of Python code that launch them (--stacks python)"),
+                .help("Show kernels, or the code that launches them: lines of Python (--stacks python), or functions (native)"),
         )
         .arg(
             Arg::new("interval")

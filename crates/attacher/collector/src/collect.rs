@@ -52,6 +52,7 @@ pub(crate) fn run(order: Order, socket: &UnixStream, reader: Reader) {
     };
     printer.message(message::READY, &plan);
     let end = session.follower.follow(&session.application, socket);
+    session.follower.name_code();
     let peers = session.peers.take();
     let wrote = session.write(end, printer);
     if peers.is_some_and(|peers| !peers.wait()) {

@@ -1,5 +1,6 @@
 //! Follows the spool until the application's side ends the session, or is gone.
 
+use midair_code_names::CodeNames;
 use midair_failure::{Failure, Kind};
 use midair_ids::Pid;
 use midair_procinfo::files::kernel_words;
@@ -30,6 +31,7 @@ pub(crate) struct Follower {
     /// How many records tell of calls, dispatches and the like; descriptions do not count.
     pub(crate) events: u64,
     pub(crate) failure: Option<Failure>,
+    code_names: CodeNames,
     ahead: usize,
     /// Whether records are dropped.
     drops: bool,
@@ -42,6 +44,7 @@ impl Follower {
             records,
             events: 0,
             failure: None,
+            code_names: CodeNames::default(),
             ahead: 0,
             drops,
         }
@@ -71,14 +74,22 @@ impl Follower {
         )
     }
 
+    /// Names the code on stacks, at the end.
+    pub(crate) fn name_code(&mut self) {
+        let names = self.code_names.records(self.records.index());
+        // Without names, code has the places that the records say.
+        let _ = self.records.append(&names);
+    }
+
     /// Reads what there is, while more may come.
-    fn round(&mut self) {
+    fn round(&mut self, application: &Application) {
         let used = self.reader.head().claim.load(Relaxed) as usize * CHUNK;
         if used + AHEAD > self.ahead && self.ahead < self.reader.size() {
             self.ahead += AHEAD;
             self.reader.fault_in(AHEAD);
         }
         self.read();
+        self.code_names.look(application.pid, self.records.index());
     }
 
     /// Follows the spool until the end, and reads the rest. Returns how the application ended, where
@@ -87,7 +98,7 @@ impl Follower {
         let mut its = Some(socket);
         let mut next_look = Instant::now();
         let end = loop {
-            self.round();
+            self.round(application);
             if let Some(end) = application.wait(its) {
                 match end {
                     Seen::Told => break None,
@@ -111,6 +122,7 @@ impl Follower {
             }
         };
         while self.read() {}
+        self.code_names.look(application.pid, self.records.index());
         end
     }
 }

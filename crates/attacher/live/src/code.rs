@@ -53,6 +53,8 @@ pub(crate) struct Code {
     since: u64,
     /// Kernels that may be of HIP's graphs.
     graphs: LiveGraphs,
+    /// Whether functions have got names since the lines were named.
+    has_names: bool,
     /// Why no stacks are taken.
     why_none: Option<String>,
 }
@@ -68,6 +70,7 @@ impl Code {
             waiting: Default::default(),
             since: 0,
             graphs: LiveGraphs::default(),
+            has_names: false,
             why_none: None,
         }
     }
@@ -80,7 +83,8 @@ impl Code {
     /// Takes a record that is about stacks.
     pub(crate) fn learn(&mut self, record: &Record<'_>) {
         match record {
-            Record::Code(_, file, name) => {
+            Record::Code(code, file, name) => {
+                self.has_names |= self.stacks.function(code.header.operation).is_some();
                 self.name_bytes += file.len() + name.len();
                 if self.name_bytes > MOST_NAME_BYTES {
                     return;
@@ -178,6 +182,46 @@ impl Code {
         line
     }
 
+    /// Gives lines the names that functions have got since. Lines that have the same name now are one.
+    fn rename(&mut self) {
+        let mut stacks: HashMap<usize, Vec<(u32, CodeLine)>, Fast> = HashMap::default();
+        for (stack, line) in &self.by_stack {
+            let code = CodeLine::of(&self.stacks, *stack);
+            stacks.entry(*line).or_default().push((*stack, code));
+        }
+        for (line, stacks) in stacks {
+            let Some((old, _)) = self.lines.get(line) else {
+                continue;
+            };
+            let Some((_, new)) = stacks.first().filter(|(_, new)| new != old) else {
+                continue;
+            };
+            // Nothing says which of its work so far was whose.
+            if stacks.iter().any(|(_, other)| other != new) {
+                self.by_stack.retain(|_, at| *at != line);
+                continue;
+            }
+            self.by_name.remove(&old.name);
+            let into = *self.by_name.entry(new.name.clone()).or_insert(line);
+            if into == line {
+                if let Some((code, _)) = self.lines.get_mut(line) {
+                    code.clone_from(new);
+                }
+                continue;
+            }
+            for (stack, _) in &stacks {
+                self.by_stack.insert(*stack, into);
+            }
+            let Some((code, gone)) = self.lines.get_mut(line).map(std::mem::take) else {
+                continue;
+            };
+            drop(code);
+            if let Some((_, ran)) = self.lines.get_mut(into) {
+                ran.merge(&gone);
+            }
+        }
+    }
+
     /// Takes the present.
     pub(crate) fn pulse(&mut self, now: u64) {
         if self.graphs.has_kernels() {
@@ -187,6 +231,9 @@ impl Code {
             for (kernel, stack) in found {
                 self.add_at(stack, &kernel);
             }
+        }
+        if std::mem::take(&mut self.has_names) {
+            self.rename();
         }
         if now.saturating_sub(self.since) < PATIENCE {
             return;
@@ -219,7 +266,8 @@ impl Code {
         for span in self.waiting.iter().flat_map(Waiting::values).flatten() {
             without.add(*span);
         }
-        let with = self.lines.iter().filter(|(code, _)| *code != none);
+        let is_line = |code: &CodeLine| *code != none && *code != CodeLine::default();
+        let with = self.lines.iter().filter(|(code, _)| is_line(code));
         let all = with.map(|(code, ran)| (code, ran));
         let all = all.chain((without.total.calls > 0).then_some((&none, &without)));
         let sum = |of| {
@@ -253,7 +301,9 @@ impl Code {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_record::event::{Header, LaunchStack, Stack, decode, encode, kind, note};
+    use midair_record::event::{
+        Header, LaunchStack, Module, NativeCode, Stack, decode, encode, kind, note,
+    };
 
     const SECOND: u64 = 1_000_000_000;
     const T: u64 = 1_000 * SECOND;
@@ -398,6 +448,64 @@ mod tests {
         }
         let wanted = [row("/a.py:31 main", 2, 50), row("/a.py:32 main", 2, 50)];
         assert_eq!(lines(&code, T + SECOND), wanted);
+    }
+
+    /// A place has its symbol's name some time after the first work of it, and two places may be of one function.
+    #[test]
+    fn lines_of_native_code_have_the_names_that_come_later() {
+        let mut code = Code::new();
+        let native = Stack {
+            header: Header {
+                flags: midair_record::event::NATIVE | midair_record::event::NO_PYTHON,
+                ..header(kind::STACK, 0)
+            },
+            frames: 0,
+            is_cut: 0,
+        };
+        tell(&mut code, &encode(&native, &[]));
+        let module = Module {
+            header: header(kind::MODULE, 1),
+            path_len: 4,
+            ..Module::default()
+        };
+        tell(&mut code, &encode(&module, b"/app"));
+        for number in 1..4_u32 {
+            let place = NativeCode {
+                header: header(kind::NATIVE_CODE, number),
+                module: 1,
+                reserved: 0,
+                address: u64::from(0x10 * number),
+            };
+            tell(&mut code, &encode(&place, &[]));
+            let stack = Stack {
+                header: header(kind::STACK, number),
+                frames: 1,
+                is_cut: 0,
+            };
+            let frame = [number, 0].map(u32::to_ne_bytes).concat();
+            tell(&mut code, &encode(&stack, &frame));
+            launch(&mut code, u64::from(number), number);
+            code.add(u64::from(number), (T, T + 1_000));
+        }
+        let unnamed = [0x10, 0x20, 0x30].map(|at| row(&format!("/app app+{at:#x}"), 1, 33));
+        assert_eq!(lines(&code, T + SECOND), unnamed);
+        for (number, name) in [(1, "main"), (2, "step"), (3, "main")] {
+            let function = midair_record::event::Code {
+                header: header(kind::CODE, number),
+                file_len: 4,
+                name_len: 4,
+            };
+            tell(
+                &mut code,
+                &encode(&function, format!("/app{name}").as_bytes()),
+            );
+        }
+        code.pulse(T + SECOND);
+        let named = [row("/app main", 2, 67), row("/app step", 1, 33)];
+        assert_eq!(lines(&code, T + SECOND), named);
+        code.add(3, (T, T + 1_000));
+        let named = [row("/app main", 3, 75), row("/app step", 1, 25)];
+        assert_eq!(lines(&code, T + SECOND), named);
     }
 
     #[test]

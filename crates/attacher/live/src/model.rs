@@ -447,9 +447,12 @@ impl Observer for Model {
             Record::PcSample(sample) => self.sampled.1.add(sample),
             Record::Burst(burst) => self.add_burst(burst),
             Record::KernelSymbol(symbol, name) => self.add_symbol(symbol, name),
-            Record::Code(..) | Record::Stack(..) | Record::LaunchStack(_) | Record::Note(_) => {
-                self.code.learn(record);
-            }
+            Record::Code(..)
+            | Record::NativeCode(_)
+            | Record::Module(..)
+            | Record::Stack(..)
+            | Record::LaunchStack(_)
+            | Record::Note(_) => self.code.learn(record),
             Record::GraphBuild(step) => self.code.add_step(step),
             Record::Queue(queue) => {
                 if self.queues.len() < MOST_QUEUES {

@@ -19,4 +19,11 @@ impl Ran {
         self.recent.add(start, end, 0);
         self.histogram.add(end.saturating_sub(start));
     }
+
+    /// Adds what another one has.
+    pub(crate) fn merge(&mut self, other: &Ran) {
+        self.total.merge(&other.total);
+        self.recent.merge(&other.recent);
+        self.histogram.merge(&other.histogram);
+    }
 }

@@ -63,6 +63,17 @@ impl Recent {
         }
     }
 
+    /// Adds what another one has.
+    pub(crate) fn merge(&mut self, other: &Recent) {
+        for slot in &other.slots {
+            if let Some(entry) = self.at(slot.number) {
+                entry.calls = entry.calls.saturating_add(slot.calls);
+                entry.ns = entry.ns.saturating_add(slot.ns);
+                entry.bytes = entry.bytes.saturating_add(slot.bytes);
+            }
+        }
+    }
+
     /// Returns the slot, emptied where an older one was in its place, or None where a newer one is.
     fn at(&mut self, number: u64) -> Option<&mut Slot> {
         let entry = self.slots.get_mut((number % SLOTS as u64) as usize)?;

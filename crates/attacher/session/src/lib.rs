@@ -14,7 +14,6 @@ mod attach;
 mod carried;
 mod checks;
 mod clock;
-mod code_names;
 mod code_objects;
 mod collected;
 mod counted;

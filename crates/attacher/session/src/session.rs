@@ -15,7 +15,6 @@ use time_off::TimeOff;
 use window::Parts;
 
 use crate::clock::{Clock, boottime};
-use crate::code_names::CodeNames;
 use crate::code_objects::CodeObjects;
 use crate::collected::Collected;
 use crate::counted::Counted;
@@ -32,6 +31,7 @@ use crate::profiler_start::{ProfilerStart, Said};
 use crate::request::{Entry, Event, Phases, Request};
 use crate::target::Target;
 use midair_agents::AgentType;
+use midair_code_names::CodeNames;
 use midair_counters::CounterPlan;
 use midair_failure::{Failure, Kind};
 use midair_live::Cut;
@@ -418,7 +418,19 @@ impl Session {
         if let Some(objects) = &mut self.code_objects {
             objects.look(self.target.pid(), self.records.index());
         }
+        self.name_shown_code()?;
         Ok(taken)
+    }
+
+    /// Names code while a view shows the session.
+    fn name_shown_code(&mut self) -> Result<(), Failure> {
+        // Windows are named when they are written.
+        let is_shown = matches!(self.keep, Keep::Latest { bytes: 0, .. });
+        if self.live.is_some() && is_shown {
+            let names = self.code_names.records_so_far(self.records.index());
+            self.records.append(&names).map_err(cannot_store)?;
+        }
+        Ok(())
     }
 
     fn name_code(&mut self) -> std::io::Result<()> {

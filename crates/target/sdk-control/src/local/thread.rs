@@ -12,7 +12,7 @@ use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, registration, setting};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::pause;
-use midair_settings::{STACKS, Settings};
+use midair_settings::Settings;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -110,20 +110,12 @@ pub(super) fn set_up(kind: Kind) -> Result<(), Status> {
         registration::attach()?;
     }
     let spool = *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner);
-    // Tools' buffers have no stacks, and only an attacher names native code.
+    // Tools' buffers have no stacks and no samples.
     let settings = match spool {
         Some(_) => setting::with(Settings::clone),
         None => Settings::default(),
     };
-    let settings = match settings.text(STACKS) {
-        Some("python") => settings,
-        _ => Settings::default(),
-    };
-    let sampled = match spool {
-        Some(_) => setting::with(Settings::clone),
-        None => Settings::default(),
-    };
-    crate::collection::Collection::begin_sampling(&sampled);
+    crate::collection::Collection::begin_sampling(&settings);
     let applied = collect::with(|collection| {
         collection.begin_stacks(&settings);
         collection.begin(spool, false);

@@ -6,6 +6,8 @@
 //!
 //! Calls of PyTorch's modules have the modules' addresses. Their paths are read from the process's memory
 //! as soon as a stack has one, since the process may end, or free the modules.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use midair_output::{Index, Mapped, Stacks, demangle_host};
 use midair_procinfo::Pid;
@@ -15,6 +17,7 @@ use midair_record::event::{self, Code, Header, IS_MODULE, kind};
 use midair_why::TorchModules;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// The most bytes of a module's path and of a function's name in a record.
@@ -32,7 +35,7 @@ const MOST_FILES: usize = 256;
 
 /// The files of modules with places on stacks.
 #[derive(Debug, Default)]
-pub(crate) struct CodeNames {
+pub struct CodeNames {
     modules: Option<Modules>,
     /// By the numbers of modules. None where the file cannot be opened.
     files: HashMap<u32, Option<Arc<Loaded>>>,
@@ -50,11 +53,63 @@ pub(crate) struct CodeNames {
     reading: Duration,
     /// How many objects and stacks were looked at.
     seen_objects: (usize, usize),
+    /// The thread that reads symbols while the session continues; None within if it cannot start.
+    reader: Option<Option<SymbolReader>>,
+}
+
+/// A place without a name.
+#[derive(Debug)]
+struct Place {
+    number: u32,
+    /// The linked address.
+    address: u64,
+    file: Option<Arc<Loaded>>,
+    /// The module's path, and the name of the place without its symbol.
+    path: String,
+    name: String,
+}
+
+impl Place {
+    /// Returns the record that names it.
+    fn named(&self) -> Vec<u8> {
+        let symbol = self.file.as_ref().and_then(|file| {
+            let names = file.names_at(self.address.wrapping_add(file.bias));
+            names.into_iter().next()
+        });
+        let name = symbol.map_or_else(|| self.name.clone(), |symbol| demangle_host(&symbol));
+        named(self.number, (&self.path, &name), 0)
+    }
+}
+
+/// A thread that reads symbols, so that the records of a process do not wait meanwhile.
+#[derive(Debug)]
+struct SymbolReader {
+    places: Sender<Vec<Place>>,
+    records: Receiver<Vec<u8>>,
+}
+
+impl SymbolReader {
+    /// Starts the thread. It ends when this value is dropped.
+    fn start() -> Option<SymbolReader> {
+        let (places, asked) = channel::<Vec<Place>>();
+        let (answers, records) = channel();
+        let read = move || {
+            for places in asked {
+                let all: Vec<Vec<u8>> = places.iter().map(Place::named).collect();
+                if answers.send(all.concat()).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("midair-symbols".to_owned());
+        thread.spawn(read).ok()?;
+        Some(SymbolReader { places, records })
+    }
 }
 
 impl CodeNames {
     /// Opens the files of modules that have places on stacks, and were not opened yet.
-    pub(crate) fn look(&mut self, pid: Pid, index: &Index) {
+    pub fn look(&mut self, pid: Pid, index: &Index) {
         let stacks = &index.stacks;
         self.look_for_modules(pid, stacks);
         let now = (stacks.native.len(), stacks.modules.len());
@@ -149,29 +204,54 @@ impl CodeNames {
         records
     }
 
-    /// Returns records that name all places that have no name yet.
-    pub(crate) fn records(&mut self, index: &Index) -> Vec<u8> {
-        let stacks = &index.stacks;
+    /// Returns the places that have no name yet.
+    fn nameless(&mut self, stacks: &Stacks) -> Vec<Place> {
         let mut all: Vec<_> = stacks.native.iter().collect();
         all.retain(|(number, (module, _))| {
             let is_known = *module == 0 || stacks.modules.contains_key(module);
             is_known && self.named.insert(**number)
         });
         all.sort_unstable();
-        let mut records = self.module_records(stacks);
-        for (number, &(module, address)) in all {
-            let file = self.files.get(&module).and_then(Option::as_ref);
-            let symbol = file.and_then(|file| {
-                let names = file.names_at(address.wrapping_add(file.bias));
-                names.into_iter().next()
-            });
-            let name = match symbol {
-                Some(symbol) => demangle_host(&symbol),
-                None => stacks.place((module, address)),
-            };
-            let mapped = stacks.modules.get(&module);
-            let path = mapped.map_or_else(String::new, Mapped::name);
-            records.extend(named(*number, (&path, &name), 0));
+        let place = |(number, place): (&u32, &(u32, u64))| {
+            let mapped = stacks.modules.get(&place.0);
+            Place {
+                number: *number,
+                address: place.1,
+                file: self.files.get(&place.0).cloned().flatten(),
+                path: mapped.map_or_else(String::new, Mapped::name),
+                name: stacks.place(*place),
+            }
+        };
+        all.into_iter().map(place).collect()
+    }
+
+    /// Returns records that name all places that have no name yet.
+    pub fn records(&mut self, index: &Index) -> Vec<u8> {
+        let mut records = self.module_records(&index.stacks);
+        for place in self.nameless(&index.stacks) {
+            records.extend(place.named());
+        }
+        records
+    }
+
+    /// Does the same while the session continues: symbols are read in a thread, and their names come with a
+    /// later call.
+    pub fn records_so_far(&mut self, index: &Index) -> Vec<u8> {
+        let mut records = self.module_records(&index.stacks);
+        let places = self.nameless(&index.stacks);
+        if self.reader.is_none() && places.is_empty() {
+            return records;
+        }
+        let reader = self.reader.get_or_insert_with(SymbolReader::start);
+        if let Some(reader) = reader {
+            if !places.is_empty() {
+                // A thread that is gone names nothing more.
+                let _ = reader.places.send(places);
+            }
+            reader
+                .records
+                .try_iter()
+                .for_each(|more| records.extend(more));
         }
         records
     }
