@@ -2,6 +2,7 @@
 // AMD's runtimes; without, a kernel of the stand-in. The functions have the names that a C++ compiler would give them. Each launch has
 // its function's number as grid.x in blocks, and the thread's number as grid.y, from 1. Commands:
 //   work N        each function launches, N times
+//   steps N       the same in the first thread alone
 //   corrupt N     the same through code without unwind tables that has garbage in its frame pointer
 //   open FILE     opens a library, whose function `launch_by` launches
 //   call          calls that function
@@ -220,6 +221,8 @@ int main(int words, char **word) {
     clock_gettime(CLOCK_MONOTONIC, &from);
     if (!strcmp(line, "work")) {
       for (unsigned long round = 0; round < rounds; round++) round_of_all();
+    } else if (!strcmp(line, "steps")) {
+      for (unsigned long round = 0; round < rounds; round++) work(1);
     } else if (!strcmp(line, "corrupt")) {
       corrupted(rounds);
     } else if (!strcmp(line, "context")) {

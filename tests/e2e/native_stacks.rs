@@ -13,6 +13,7 @@ use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
 use midair_tests::target::{PATIENCE, Target};
 use midair_tests::{Result, cuda, workspace};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -246,6 +247,62 @@ fn top_has_the_functions_that_launch() -> Result<()> {
     end(target)
 }
 
+/// The functions that `app::work` calls, in order, and the kernels of each call. The last one is without unwind tables;
+/// the stack of the deep function behind it does not reach to `app::work`.
+const CALLS: [(&str, u64); 6] = [
+    (FUNCTIONS[0].1, 1),
+    (FUNCTIONS[0].1, 1),
+    (FUNCTIONS[1].1, 1),
+    (FUNCTIONS[2].1, 3),
+    (FUNCTIONS[3].1, 1),
+    ("with_frame", 2),
+];
+
+/// The main loop of a program without Python, and its phases; nothing where no two calls repeat each other.
+#[test]
+fn the_main_loop_has_its_calls_as_phases() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = kit.start("launch_functions", "model.log", &[])?;
+    target.expect("ready")?;
+    let words = [&WORDS[..3], &["--json", "-f", "csv"]].concat();
+    let mut record = |what: &str| -> Result<Value> {
+        let attacher = Attacher::midair(target.target.pid(), &words)?;
+        target.target.send(what)?;
+        target
+            .target
+            .expect(what.split(' ').next().unwrap_or_default())?;
+        let exit = attacher.detach()?.exit;
+        let mut document: Value = serde_json::from_str(&exit.stdout.join(""))?;
+        Ok(document["processes"][0]["main_loop"].take())
+    };
+    let rounds = 40;
+    let found = record(&format!("steps {rounds}"))?;
+    assert_eq!(found["function"], WORK, "{found}");
+    // The first and the last iteration have no bounds.
+    let whole = rounds - 2;
+    let kernels: u64 = CALLS.iter().map(|(_, kernels)| kernels).sum();
+    let iterations = found["iterations"].as_array().ok_or("iterations")?;
+    assert_eq!(iterations.len() as u64, whole, "{found}");
+    assert!(iterations.iter().all(|it| it["kernels"] == kernels));
+    let calls: Vec<(u64, &str, u64)> = found["lines"]
+        .as_array()
+        .ok_or("calls")?
+        .iter()
+        .map(|call| {
+            let number = |key: &str| call[key].as_u64().unwrap_or(0);
+            let name = call["calls"].as_str().unwrap_or_default();
+            (number("call"), name, number("kernels"))
+        })
+        .collect();
+    let wanted: Vec<(u64, &str, u64)> = (1..)
+        .zip(CALLS)
+        .map(|(number, (name, kernels))| (number, name, whole * kernels))
+        .collect();
+    assert_eq!(calls, wanted, "{found}");
+    assert_eq!(record("small 500")?, Value::Null);
+    end(target)
+}
+
 /// A frame pointer that is garbage, in code without unwind tables, ends the stack: what is inside of
 /// it is there, the program runs on, and other stacks are whole.
 #[test]
@@ -476,7 +533,7 @@ fn launches_over_the_budget_are_counted() -> Result<()> {
     target.send("small 4000")?;
     target.expect("small")?;
     let exit = attacher.detach()?.exit;
-    let document: serde_json::Value = serde_json::from_str(&exit.stdout.join(""))?;
+    let document: Value = serde_json::from_str(&exit.stdout.join(""))?;
     let stacks = &document["processes"][0]["stacks"];
     let number = |name: &str| stacks[name].as_u64().ok_or_else(|| format!("{exit}"));
     // The program waits by a packet of its own at the end.

@@ -1,4 +1,4 @@
-//! The iterations of a program's main loop, found in the Python stacks of its launches (`--stacks`).
+//! The iterations of a program's main loop, found in the stacks of its launches (`--stacks`).
 //!
 //! A loop executes its lines in one order again and again, so where the line of a frame jumps back, an
 //! iteration starts. The loop that is looked for is in the outermost frame whose line jumps back often
@@ -8,6 +8,9 @@
 //!
 //! An iteration has phases: one for each time that the loop goes on to another of its lines. A phase has the name of
 //! the function that its line calls, such as `forward`, `backward` or `decode`.
+//!
+//! In native stacks the calls of a function stand for its lines, in the order of their addresses. They are read where
+//! there are no Python frames.
 //!
 //! Nothing is said where that does not repeat.
 
@@ -97,6 +100,8 @@ pub struct MainLoop {
     pub steps: Vec<Step>,
     /// The phases of its iterations, in order.
     pub phases: Vec<Phase>,
+    /// Whether its lines are the calls of a native function, numbered by their addresses from 1.
+    pub is_native: bool,
     /// Kernels that came after the most that are looked at.
     pub left_out: u64,
 }
@@ -141,6 +146,7 @@ pub fn main_loop(launched: &Launched, stacks: &Stacks) -> Option<MainLoop> {
         calls: paths.calls(&kernels, &found, stacks),
         phases: phases(&kernels, &found, &steps),
         steps,
+        is_native: paths.is_native,
         left_out: launched.left_out,
     })
 }
@@ -154,6 +160,7 @@ struct Paths {
     /// Of each launch of the thread that has one: its kernel, and its stack.
     launches: Vec<(usize, u32)>,
     by_stack: HashMap<u32, Path, RandomState>,
+    is_native: bool,
 }
 
 /// A loop, before its iterations are measured.
@@ -193,10 +200,20 @@ impl Paths {
                 .entry(*stack)
                 .or_insert_with(|| path(stacks, *stack));
         }
+        let is_native = !launches.is_empty() && by_stack.values().all(Path::is_empty);
+        if is_native {
+            let calls = calls_of(stacks);
+            for (stack, path) in &mut by_stack {
+                let frames = stacks.numbered_frames(*stack).into_iter().flatten();
+                path.extend(frames.filter_map(|(place, _)| calls.get(&place).copied()));
+                path.reverse();
+            }
+        }
         Paths {
             tid,
             launches,
             by_stack,
+            is_native,
         }
     }
 
@@ -286,6 +303,27 @@ fn path(stacks: &Stacks, stack: u32) -> Path {
     let mut path: Path = frames.filter(is_python).collect();
     path.reverse();
     path
+}
+
+/// Returns function and call of each place in native code: places of one name are calls of one function. It has the
+/// number of its first place, and its calls are numbered by their addresses from 1.
+fn calls_of(stacks: &Stacks) -> HashMap<u32, (u32, u32), RandomState> {
+    let mut functions: HashMap<(&str, &str), Vec<(u64, u32)>, RandomState> = HashMap::default();
+    for (number, (_, address)) in &stacks.native {
+        if let Some(function) = stacks.function(*number) {
+            let name = (function.file.as_str(), function.name.as_str());
+            functions.entry(name).or_default().push((*address, *number));
+        }
+    }
+    let mut calls = HashMap::default();
+    for places in functions.values_mut() {
+        places.sort_unstable();
+        let first = places.first().map_or(0, |(_, number)| *number);
+        for (call, (_, number)) in (1..).zip(places.iter()) {
+            calls.insert(*number, (first, call));
+        }
+    }
+    calls
 }
 
 /// Returns the part of the launches that a line makes.

@@ -48,25 +48,30 @@ pub(super) fn words(found: &MainLoop, from: u64) -> String {
 /// The most characters of a function's name.
 const MOST_NAME: usize = 40;
 
-/// Returns the name of a phase, as `line 24 (Tensor.backward)`.
+/// Returns the name of a phase, as `line 24 (Tensor.backward)`, or as `call 2 (app::decode(int))` in native code.
 pub(crate) fn phase(found: &MainLoop, line: u32) -> String {
+    let what = if found.is_native { "call" } else { "line" };
     match found.calls.get(&line) {
         Some(called) => {
             let name: String = midair_failure::plain::line(called)
                 .chars()
                 .take(MOST_NAME)
                 .collect();
-            format!("line {line} ({name})")
+            format!("{what} {line} ({name})")
         }
-        None => format!("line {line}"),
+        None => format!("{what} {line}"),
     }
 }
 
-/// Returns the function and the lines, as `the loop in train (job.py:20-30)`.
+/// Returns the function and the lines, as `the loop in train (job.py:20-30)`; of native code the program
+/// or library.
 pub(crate) fn place(found: &MainLoop) -> String {
     let name = midair_failure::plain::line(&found.function.name);
     let path = midair_failure::plain::line(&found.function.file);
     let file = path.rsplit('/').next().unwrap_or_default();
+    if found.is_native {
+        return format!("the loop in {name} ({file})");
+    }
     let [first, last] =
         [found.lines.first(), found.lines.last()].map(|line| line.map_or(0, |line| line.line));
     format!("the loop in {name} ({file}:{first}-{last})")
@@ -83,8 +88,9 @@ pub(super) fn json(found: &MainLoop, from: u64, rows: usize) -> Value {
         })
     };
     let lines = found.lines.iter().map(|line| {
+        let number = if found.is_native { "call" } else { "line" };
         json!({
-            "line": line.line,
+            number: line.line,
             "calls": found.calls.get(&line.line),
             "total_ns": line.time,
             "kernels": line.kernels,

@@ -163,6 +163,7 @@ fn a_main_loop_has_its_iterations_and_its_slowest() {
         ],
         calls: [(90, "Tensor.backward".to_owned())].into(),
         phases: Vec::new(),
+        is_native: false,
         left_out: 0,
     };
     let mut head = head();

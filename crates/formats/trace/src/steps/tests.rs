@@ -1,5 +1,5 @@
 use super::*;
-use midair_record::event::{Code, Header, Kernel, LaunchStack, Record, Stack, kind};
+use midair_record::event::{Code, Header, Kernel, LaunchStack, NativeCode, Record, Stack, kind};
 
 const MS: u64 = 1_000_000;
 
@@ -102,6 +102,7 @@ fn train(steps: u64) -> Program {
 fn a_training_loop_is_found_with_its_steps_and_lines() {
     let found = train(40).found().unwrap();
     assert_eq!((found.function.name.as_str(), found.tid), ("f2", 1));
+    assert!(!found.is_native);
     // Two bounds are missing: what came before the first jump back, and the iteration under way.
     assert_eq!(found.steps.len(), 38);
     // Ten kernels and the time before each.
@@ -230,4 +231,64 @@ fn nothing_is_said_where_nothing_repeats() {
     let mut program = Program::new();
     (0..100).for_each(|_| program.launch(&[], 1));
     assert!(program.found().is_none());
+}
+
+/// A program without Python: `main` runs `step` again and again, which calls so many functions in an order of its
+/// own. The last function is called at the lowest address.
+fn native(functions: u32, order: impl Fn(u32) -> Vec<u32>) -> Program {
+    let mut program = Program::default();
+    let mut add = |number: u32, address: u32, name: &str| {
+        let place = NativeCode {
+            header: header(kind::NATIVE_CODE, number),
+            module: 1,
+            reserved: 0,
+            address: u64::from(address),
+        };
+        program.stacks.learn(&Record::NativeCode(place));
+        let code = Code {
+            header: header(kind::CODE, number),
+            file_len: 8,
+            name_len: name.len() as u32,
+        };
+        let record = Record::Code(code, b"/job/app", name.as_bytes());
+        program.stacks.learn(&record);
+    };
+    add(1, 0x10, "main");
+    for function in 0..functions {
+        add(100 + function, 0x1_000 - 8 * function, "step");
+        add(200 + function, 0x2_000, &format!("f{function}"));
+    }
+    for step in 0..40 {
+        for function in order(step) {
+            program.launch(&[(1, 0), (100 + function, 0), (200 + function, 0)], 2);
+        }
+    }
+    program
+}
+
+#[test]
+fn a_loop_in_native_code_has_its_calls_as_phases() {
+    let found = native(3, |_| vec![2, 2, 1, 0]).found().unwrap();
+    assert!(found.is_native);
+    assert_eq!(found.function.name, "step");
+    assert_eq!(found.steps.len(), 38);
+    assert!(found.steps.iter().all(|step| step.kernels == 4));
+    let calls = [(1, "f2"), (2, "f1"), (3, "f0")].map(|(call, name)| (call, name.to_owned()));
+    assert_eq!(found.calls, BTreeMap::from(calls));
+    let lines: Vec<_> = found.lines.iter().map(|it| (it.line, it.kernels)).collect();
+    assert_eq!(lines, [(1, 76), (2, 38), (3, 38)]);
+    let phases: Vec<u32> = found.phases.iter().map(|phase| phase.line).collect();
+    assert_eq!(phases, [1, 2, 3].repeat(38));
+}
+
+#[test]
+fn nothing_is_said_where_native_code_does_not_repeat() {
+    let random = |at: u32| {
+        at.wrapping_mul(0x9e37_79b9)
+            .rotate_left(15)
+            .wrapping_mul(0x85eb_ca6b)
+            >> 16
+    };
+    let order = |step: u32| (0..10).map(|at| random(10 * step + at + 1) % 40).collect();
+    assert!(native(40, order).found().is_none());
 }
