@@ -187,6 +187,43 @@ fn each_function_has_the_times_of_its_own_launches_on_amds_runtimes() -> Result<
     end(target)
 }
 
+/// The functions of the Rust program, their launches in a round, and a function around them.
+const RUST: [(u64, &str, u64, &str); 5] = [
+    (1, "app::first", 1, "app::work"),
+    (2, "app::layers::<3>", 3, "app::work"),
+    (3, "<app::Net as app::Forward>::forward", 1, "app::work"),
+    (4, "app::in_thread", 1, "thread_start"),
+    (5, "app::panics", 1, "app::work"),
+];
+
+#[test]
+fn each_function_of_rust_has_the_times_of_its_own_launches() -> Result<()> {
+    let kit = Kit::new()?;
+    let program = kit.rust_program("launch_functions")?;
+    let mut target = kit.start_command(Command::new(program), "model.log", &[])?;
+    target.expect("ready")?;
+    let attacher = Attacher::midair(target.target.pid(), &WORDS)?;
+    let rounds = 20;
+    target.send(&format!("work {rounds}"))?;
+    target.expect("work")?;
+    let traced = attacher.detach()?;
+    let (wanted, count) = from_csv(&traced.file("kernel_trace.csv"))?;
+    let each: u64 = RUST.iter().map(|(_, _, launches, _)| launches).sum();
+    assert_eq!(count, rounds * each);
+    let mut times = Times::new();
+    for (path, time) in from_folded(&traced.file("results.folded"))? {
+        let [around @ .., function, _] = path.as_slice() else {
+            return Err(format!("{path:?}").into());
+        };
+        let known = RUST.iter().find(|(_, name, ..)| name == function);
+        let (number, _, _, outer) = known.ok_or_else(|| format!("{path:?}"))?;
+        assert!(around.iter().any(|it| it.contains(outer)), "{path:?}");
+        *times.entry((*number, false)).or_default() += time;
+    }
+    assert_eq!(times, wanted);
+    end(target)
+}
+
 /// A started program writes its files itself.
 #[test]
 fn each_function_has_the_times_of_its_own_launches_in_a_started_program() -> Result<()> {

@@ -74,6 +74,27 @@ impl Kit {
         Ok(program)
     }
 
+    /// Compiles `tests/rust/NAME.rs` against the stand-in, as a crate `app`.
+    ///
+    /// # Errors
+    /// Returns what the compiler said.
+    pub fn rust_program(&self, name: &str) -> Result<PathBuf> {
+        let program = self.scratch().join(name);
+        let mut rustc = Command::new("rustc");
+        rustc.args(["-O", "--edition", "2024", "--crate-name", "app"]);
+        rustc.args(["-C", "symbol-mangling-version=v0", "-o"]);
+        rustc.arg(&program);
+        rustc.arg(workspace().join("tests/rust").join(format!("{name}.rs")));
+        for flag in self.stand_in.link_arguments() {
+            rustc.arg("-C").arg(format!("link-arg={flag}"));
+        }
+        let made = rustc.output()?;
+        if !made.status.success() {
+            return Err(String::from_utf8_lossy(&made.stderr).into());
+        }
+        Ok(program)
+    }
+
     /// Compiles `tests/c/NAME.c` against the stand-in and starts it. The model writes its log to
     /// `LOG` in the scratch directory.
     ///
