@@ -256,7 +256,7 @@ fn with_output(command: Command, name: &'static str) -> Command {
         "merged" => command,
         _ => command.arg(flag(
             "kernel-rename",
-            "[not built yet] Name kernels by ROCTx ranges; record with --kernel-rename",
+            "Name kernels by the ROCTx ranges in which they were launched, where these are known",
         )),
     }
 }
@@ -356,13 +356,6 @@ fn output(matches: &ArgMatches, name: &str) -> (PathBuf, String) {
 }
 
 fn opened(matches: &ArgMatches, report: &Report) -> Result<(Input, Option<Window>), Failure> {
-    if matches.get_flag("kernel-rename") {
-        return Err(Failure::new(
-            Kind::NotBuilt,
-            "cannot name kernels by ROCTx ranges afterwards: a database does not say when they were launched",
-        )
-        .hint("record with --kernel-rename"));
-    }
     let _progress = report.progress("reading");
     let input = Input::open(&inputs(matches))?;
     let bound = |time: &str, marker: &str| -> Result<Option<Bound>, Failure> {
@@ -432,6 +425,7 @@ pub(crate) fn converted(
             _ => AgentIndex::Relative,
         },
         group_by_queue: matches.get_flag("group-by-queue"),
+        rename_kernels: matches.get_flag("kernel-rename"),
         threads: midair_output::threads::most(),
         perfetto: PerfettoBuffers {
             buffer_size: number("perfetto-buffer-size", buffers.buffer_size),
@@ -501,6 +495,7 @@ fn summed_up(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
         domains: matches.get_flag("domain-summary"),
         by_rank: matches.get_flag("summary-by-rank"),
         categories: categories.into_iter().flatten().cloned().collect(),
+        by_range: matches.get_flag("kernel-rename"),
         names: match (
             matches.get_flag("mangled-kernels"),
             matches.get_flag("truncate-kernels"),

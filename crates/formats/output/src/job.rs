@@ -116,7 +116,12 @@ impl<'a> Job<'a> {
             below: OnceLock::new(),
             graphs: Graphs::read(trace),
             events: Events::read(trace),
-            renamed: plan.rename_kernels.then(|| Renamed::read(&trace.records)),
+            renamed: plan
+                .rename_kernels
+                .then(|| match trace.known.ranges.is_empty() {
+                    true => Renamed::read(&trace.records),
+                    false => Renamed::given(&trace.known.ranges, &trace.records),
+                }),
             counting,
             trace,
             index,

@@ -67,12 +67,13 @@ pub use midair_trace::index::{
     Stacks, Stat, Symbol,
 };
 pub use midair_trace::kernel_filter::KernelFilter;
+pub use midair_trace::range_names::GivenRanges;
 pub use midair_trace::record_file::{
     Cursor, NoRoom, Observed, Observer, RecordFile, RecordWriter, Times, WalkError,
 };
 pub use midair_trace::rolling::{Keep, Window};
 pub use midair_trace::samples::{Hottest, Kernels as SampledKernels, Samples};
-pub use model::{Attach, KnownCounter, KnownCounts, Plan, Trace};
+pub use model::{Attach, KnownCounter, KnownCounts, KnownOfDispatches, Plan, Trace};
 pub use options::{
     AgentIndex, Console, Format, Frames, KernelNames, PerfettoBuffers, SummaryTo, Unit,
 };

@@ -8,6 +8,7 @@ use midair_agents::Agent;
 use midair_counters::value::Values;
 use midair_counters::{CounterPlan, Dimension, Position};
 use midair_trace::kernel_filter::KernelFilter;
+use midair_trace::range_names::GivenRanges;
 use midair_trace::record_file::RecordFile;
 use midair_trace::steps::{MainLoop, main_loop};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -48,6 +49,16 @@ pub struct Attach {
     pub unrecorded_ns: u64,
     /// The files of code objects, by the objects' numbers, where thread traces need them.
     pub code: BTreeMap<u64, Arc<[u8]>>,
+}
+
+/// What a database says of dispatches beyond their records.
+#[derive(Debug, Clone, Default)]
+pub struct KnownOfDispatches {
+    /// What they counted, if there are no windows. Only json and pftrace show it.
+    pub counts: KnownCounts,
+    /// The ranges in which they were launched. Where it says nothing, ranges are found by the times of
+    /// doorbells.
+    pub ranges: GivenRanges,
 }
 
 /// What dispatches counted, where it comes as values and not as windows: from a database.
@@ -134,8 +145,8 @@ impl KnownCounts {
 /// A finished session.
 #[derive(Debug)]
 pub struct Trace {
-    /// What dispatches counted, if there are no windows. Only json and pftrace show it.
-    pub known: KnownCounts,
+    /// What is known of dispatches beyond their records.
+    pub known: KnownOfDispatches,
     /// The process.
     pub process: Process,
     /// The machine's CPUs and GPUs.

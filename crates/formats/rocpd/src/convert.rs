@@ -52,7 +52,10 @@ pub fn convert(
     let mut notes = Vec::new();
     let mut traces = Vec::new();
     for part in &input.parts {
-        let (trace, mut left) = read::trace(input, part, &mut names, window)?;
+        let (mut trace, mut left) = read::trace(input, part, &mut names, window)?;
+        if plan.rename_kernels {
+            trace.known.ranges = read::ranges(input, part)?;
+        }
         left.extend(counters::left(input, part, plan)?);
         traces.push(trace);
         for note in left {
@@ -86,7 +89,7 @@ pub fn convert(
         others.formats.retain(|format| !takes(format));
         write(&traces, &others)?;
         for (trace, known) in traces.iter_mut().zip(known) {
-            trace.known = known;
+            trace.known.counts = known;
         }
         write(&traces, &of_some)?;
     }

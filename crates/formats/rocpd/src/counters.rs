@@ -22,7 +22,8 @@ pub(crate) fn write(
     let mut file: Option<CounterCsv> = None;
     for part in &input.parts {
         let failed = |error: rusqlite::Error| unreadable(&part.path, error);
-        let question = question(part, plan, window);
+        let values = whole(input, part).map_err(failed)?;
+        let question = question(part, &values, plan, window);
         let mut statement = input.connection.prepare(&question).map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
@@ -54,7 +55,7 @@ pub(crate) fn known(input: &Input, part: &Part) -> Result<KnownCounts, Failure> 
         describe(input, part, &mut known)?;
         let columns = part.columns(&input.connection, "pmc_event")?;
         let has_places = columns.iter().any(|column| column == "shader_engine");
-        let values = counted(input, part)?.1;
+        let values = counted(input, part)?.of_dispatches;
         let (places, value, group) = match (values <= MOST_VALUES, has_places) {
             (true, true) => ("v.xcc, v.shader_engine, v.instance", "v.value", ""),
             (true, false) => ("0, 0, 0", "v.value", ""),
@@ -66,7 +67,7 @@ pub(crate) fn known(input: &Input, part: &Part) -> Result<KnownCounts, Failure> 
         };
         let question = format!(
             "SELECT d.dispatch_id, v.pmc_id, {value}, {places} FROM {} AS v JOIN {} AS d ON d.event_id = v.event_id {group}",
-            part.table("pmc_event"),
+            whole(input, part)?,
             part.table("kernel_dispatch")
         );
         let mut statement = input.connection.prepare(&question)?;
@@ -113,16 +114,51 @@ fn describe(input: &Input, part: &Part, known: &mut KnownCounts) -> rusqlite::Re
     Ok(())
 }
 
-/// Returns how many values there are, and how many of them are of dispatches.
-fn counted(input: &Input, part: &Part) -> rusqlite::Result<(u64, u64)> {
+/// The column by which a value belongs to a sample within a dispatch (AMD's SPM) or of a device.
+const SAMPLE: &str = "sample_id";
+
+/// Whether a session's values may be of samples. Schemas before 3.0.3 have none.
+fn has_samples(input: &Input, part: &Part) -> rusqlite::Result<bool> {
+    let columns = part.columns(&input.connection, "pmc_event")?;
+    Ok(columns.iter().any(|column| column == SAMPLE))
+}
+
+/// Returns the table of values without those of samples, which are no sums of dispatches.
+fn whole(input: &Input, part: &Part) -> rusqlite::Result<String> {
+    let table = part.table("pmc_event");
+    Ok(match has_samples(input, part)? {
+        true => format!("(SELECT * FROM {table} WHERE {SAMPLE} IS NULL)"),
+        false => table,
+    })
+}
+
+/// How many values a session has.
+struct Counted {
+    all: u64,
+    /// Those of whole dispatches.
+    of_dispatches: u64,
+    /// Those of samples within dispatches.
+    sampled: u64,
+}
+
+fn counted(input: &Input, part: &Part) -> rusqlite::Result<Counted> {
+    let sample = match has_samples(input, part)? {
+        true => SAMPLE,
+        false => "NULL",
+    };
     let question = format!(
-        "SELECT COUNT(*), TOTAL(event_id IN (SELECT event_id FROM {})) FROM {}",
+        "SELECT COUNT(*), TOTAL(v.inside AND v.{SAMPLE} IS NULL), TOTAL(v.inside AND v.{SAMPLE} IS NOT NULL) \
+         FROM (SELECT event_id IN (SELECT event_id FROM {}) AS inside, {sample} AS {SAMPLE} FROM {}) AS v",
         part.table("kernel_dispatch"),
         part.table("pmc_event")
     );
     input.connection.query_row(&question, [], |row| {
-        let of_dispatches: f64 = row.get(1)?;
-        Ok((row.get::<_, i64>(0)?.max(0) as u64, of_dispatches as u64))
+        let (of_dispatches, sampled): (f64, f64) = (row.get(1)?, row.get(2)?);
+        Ok(Counted {
+            all: row.get::<_, i64>(0)?.max(0) as u64,
+            of_dispatches: of_dispatches as u64,
+            sampled: sampled as u64,
+        })
     })
 }
 
@@ -139,15 +175,25 @@ const FORMATS: [Format; 3] = [Format::Csv, Format::Json, Format::Pftrace];
 /// When the database cannot be read.
 pub(crate) fn left(input: &Input, part: &Part, plan: &Plan) -> Result<Vec<String>, Failure> {
     let counted = counted(input, part).map_err(|error| unreadable(&part.path, error))?;
-    let (all, of_dispatches) = counted;
+    let Counted {
+        all,
+        of_dispatches,
+        sampled,
+    } = counted;
     let path = part.path.display();
     let counted = |count| plain::counted(count, "counter value", "counter values");
     let mut left = Vec::new();
-    let others = all.saturating_sub(of_dispatches);
+    let others = all.saturating_sub(of_dispatches).saturating_sub(sampled);
     if others > 0 {
         left.push(format!(
             "{} of no single dispatch in {path} are not converted",
             counted(others)
+        ));
+    }
+    if sampled > 0 {
+        left.push(format!(
+            "{} of samples within dispatches in {path} are converted to csv by rocpd alone",
+            counted(sampled)
         ));
     }
     if of_dispatches > MOST_VALUES && plan.formats.contains(&Format::Json) {
@@ -171,8 +217,8 @@ pub(crate) fn left(input: &Input, part: &Part, plan: &Plan) -> Result<Vec<String
     Ok(left)
 }
 
-/// Returns the query for the rows of a session, in the order of the dispatches.
-fn question(part: &Part, plan: &Plan, window: Option<Window>) -> String {
+/// Returns the query for the rows of a session, of these values, in the order of the dispatches.
+fn question(part: &Part, values: &str, plan: &Plan, window: Option<Window>) -> String {
     let of = |name: &str| part.table(name);
     let agent = match plan.agent_index {
         AgentIndex::Relative => "'Agent ' || COALESCE(a.logical_index, a.absolute_index)",
@@ -194,7 +240,6 @@ fn question(part: &Part, plan: &Plan, window: Option<Window>) -> String {
          LEFT JOIN {threads} AS t ON t.id = d.tid \
          LEFT JOIN {symbols} AS s ON s.id = d.kernel_id \
          ORDER BY d.event_id, d.id, c.name",
-        values = of("pmc_event"),
         dispatches = of("kernel_dispatch"),
         counters = of("info_pmc"),
         events = of("event"),

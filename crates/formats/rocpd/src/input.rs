@@ -122,7 +122,8 @@ impl Input {
                     is_modern: false,
                 };
                 let names = tables.iter().map(|table| table.name.as_str());
-                only_tables(&connection, &part, names.chain([modern::CATEGORIES]))?;
+                let further = [modern::CATEGORIES, unite::HIP_EVENTS];
+                only_tables(&connection, &part, names.chain(further))?;
                 let failed = |error: rusqlite::Error| unreadable(path, error);
                 let columns = part.columns(&connection, "kernel_dispatch");
                 if modern::is_modern(&columns.map_err(failed)?) {

@@ -19,7 +19,7 @@ use crate::unreadable;
 use crate::window::Window;
 use describe::Described;
 use midair_failure::{Failure, Kind, plain};
-use midair_output::{Names, RecordWriter, Trace};
+use midair_output::{GivenRanges, Names, RecordWriter, Trace};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
@@ -124,4 +124,30 @@ pub(crate) fn trace(
         ));
     }
     Ok((trace, left))
+}
+
+/// Returns the ROCTx ranges in which dispatches were launched, where the session says so.
+///
+/// # Errors
+/// When the database cannot be read.
+pub(crate) fn ranges(input: &Input, part: &Part) -> Result<GivenRanges, Failure> {
+    let read = || {
+        let mut ranges = GivenRanges::default();
+        let question = format!(
+            "SELECT d.dispatch_id, s.string FROM {} AS d JOIN {} AS s ON s.id = d.region_name_id WHERE s.string <> ''",
+            part.table("kernel_dispatch"),
+            part.table("string")
+        );
+        let mut statement = input.connection.prepare(&question)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id: Option<i64> = row.get(0)?;
+            ranges.add(
+                id.unwrap_or_default() as u64,
+                row.get_ref(1)?.as_str().unwrap_or_default(),
+            );
+        }
+        Ok(ranges)
+    };
+    read().map_err(|error: rusqlite::Error| unreadable(&part.path, error))
 }

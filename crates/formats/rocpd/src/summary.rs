@@ -18,13 +18,16 @@ const TIMES: &str = "n AS Calls, took AS \"DURATION (nsec)\", mean AS \"AVERAGE 
      deviation AS \"STD_DEV\"";
 
 /// The views of work, each with the column of the name.
-const WORK: [(&str, &str); 5] = [
+const WORK: [(&str, &str); 6] = [
     ("kernels", "name"),
     ("memory_copies", "name"),
     ("memory_allocations", "type"),
     ("scratch_memory", "operation"),
     ("graph_launches", "'graph ' || graph_exec_id"),
+    ("hip_events", "name"),
 ];
+/// The range in which a kernel was launched.
+const RANGE: &str = "NULLIF(k.region, ''), ";
 /// The name of the table of ROCTx ranges.
 const MARKERS: &str = "markers";
 
@@ -52,6 +55,8 @@ pub struct Options {
     pub categories: Vec<String>,
     /// How kernels are named.
     pub names: Names,
+    /// Whether they are named by ROCTx ranges, where the database has these.
+    pub by_range: bool,
 }
 
 /// A kind of work or of calls, and the query for its rows: name, duration, session and process.
@@ -153,11 +158,15 @@ fn sources(connection: &Connection, options: &Options) -> rusqlite::Result<Vec<S
                     Names::Mangled => "kernel_name",
                     _ => "truncated_kernel_name",
                 };
+                let range = if options.by_range { RANGE } else { "" };
                 format!(
-                    "SELECT COALESCE(s.{column}, k.name) AS name, k.duration, k.guid, k.pid FROM kernels AS k \
+                    "SELECT COALESCE({range}s.{column}, k.name) AS name, k.duration, k.guid, k.pid FROM kernels AS k \
                      LEFT JOIN kernel_symbols AS s ON s.id = k.kernel_id AND s.guid = k.guid WHERE k.\"end\" > 0"
                 )
             }
+            ("kernels", Names::Shown) if options.by_range => format!(
+                "SELECT COALESCE({RANGE}k.name) AS name, k.duration, k.guid, k.pid FROM kernels AS k WHERE k.\"end\" > 0"
+            ),
             _ => {
                 format!("SELECT {name} AS name, duration, guid, pid FROM {view} WHERE \"end\" > 0")
             }

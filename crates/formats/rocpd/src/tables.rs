@@ -15,6 +15,8 @@ use std::path::PathBuf;
 const IN_ORDER: &str = "ORDER BY guid, \"start\", \"end\" DESC";
 /// The columns for times.
 const TIMES: &str = "\"start\" AS Start_Timestamp, \"end\" AS End_Timestamp";
+/// The column of the pass in which a kernel was launched again.
+const PASS: &str = "replay_pass";
 /// The category of barriers of HIP events, which have a file of their own.
 const BARRIERS: &str = "BARRIER";
 
@@ -132,29 +134,39 @@ fn queries(input: &Input, plan: &Plan) -> rusqlite::Result<Vec<(&'static str, St
         AgentIndex::Absolute => format!("'Agent ' || {of}agent_abs_index"),
         AgentIndex::TypeRelative => format!("{of}agent_type || ' ' || {of}agent_type_index"),
     };
+    let kernel = match plan.rename_kernels {
+        true => "COALESCE(NULLIF(region, ''), name)",
+        false => "name",
+    };
     let (its, source, destination) = (agent(""), agent("src_"), agent("dst_"));
     // Versions before 3.0.2 have no graphs.
-    let has_graphs = has_graphs(input)?;
+    let has_graphs = has(input, "graph_exec_id")?;
     let graph = match has_graphs {
         true => "graph_exec_id, graph_node_id, ",
         false => "",
+    };
+    let pass = match is_replayed(input)? {
+        true => format!(
+            "(SELECT d.{PASS} FROM rocpd_kernel_dispatch AS d WHERE d.guid = c.guid AND d.event_id = c.event_id) AS {PASS}, "
+        ),
+        false => String::new(),
     };
     let mut all = vec![
         ("agent_info", agents()),
         (
             "counter_collection_trace",
             format!(
-                "SELECT guid, stack_id AS Correlation_Id, dispatch_id, {its} AS Agent_Id, queue_id, pid AS Process_Id, \
+                "SELECT guid, stack_id AS Correlation_Id, dispatch_id, {pass}{its} AS Agent_Id, queue_id, pid AS Process_Id, \
                  tid AS Thread_Id, grid_size, kernel_id, kernel_name, workgroup_size, lds_block_size, scratch_size, \
                  vgpr_count, accum_vgpr_count, sgpr_count, counter_name, value AS Counter_Value, {TIMES} \
-                 FROM counters_collection {IN_ORDER}"
+                 FROM counters_collection AS c {IN_ORDER}"
             ),
         ),
         (
             "kernel_trace",
             format!(
                 "SELECT guid, 'KERNEL_DISPATCH' AS Kind, {its} AS Agent_Id, queue_id, stream_id, {graph}\
-                 tid AS Thread_Id, dispatch_id, kernel_id, name AS Kernel_Name, stack_id AS Correlation_Id, {TIMES}, \
+                 tid AS Thread_Id, dispatch_id, kernel_id, {kernel} AS Kernel_Name, stack_id AS Correlation_Id, {TIMES}, \
                  \"end\" - \"start\" AS Duration, lds_size AS Lds_Block_Size, scratch_size, vgpr_count, accum_vgpr_count, \
                  sgpr_count, workgroup_x AS Workgroup_Size_X, workgroup_y AS Workgroup_Size_Y, \
                  workgroup_z AS Workgroup_Size_Z, grid_x AS Grid_Size_X, grid_y AS Grid_Size_Y, grid_z AS Grid_Size_Z \
@@ -193,7 +205,24 @@ fn queries(input: &Input, plan: &Plan) -> rusqlite::Result<Vec<(&'static str, St
                  queue_id, tid AS Thread_Id, alloc_flags, {TIMES} FROM scratch_memory {IN_ORDER}"
             ),
         ),
-        ("hip_event_trace", events(&its)),
+        (
+            "hip_event_trace",
+            format!(
+                "SELECT guid, 'HIP_EVENT' AS Kind, name AS Operation, {its} AS Agent_Id, queue_id, stream_id, tid AS Thread_Id, \
+                 hip_event_handle AS Event_Handle, source_queue_id, stack_id AS Correlation_Id, {TIMES}, duration \
+                 FROM hip_events {IN_ORDER}"
+            ),
+        ),
+        (
+            "spm_counter_collection_trace",
+            format!(
+                "SELECT guid, stack_id AS Correlation_Id, dispatch_id, {its} AS Agent_Id, queue_id, pid AS Process_Id, \
+                 tid AS Thread_Id, grid_size, kernel_id, kernel_name, workgroup_size, lds_block_size, scratch_size, \
+                 vgpr_count, accum_vgpr_count, sgpr_count, \
+                 counter_name || '[XCC: ' || xcc || ', SE: ' || shader_engine || ', Instance: ' || instance || ']' AS Counter_Name, \
+                 value AS Counter_Value, timestamp FROM spm_counters ORDER BY guid, timestamp"
+            ),
+        ),
     ];
     if has_graphs {
         let launches = format!(
@@ -232,26 +261,20 @@ fn agents() -> String {
     format!("SELECT {} FROM rocpd_info_agent", columns.join(", "))
 }
 
-/// Returns the query for barriers of HIP events. They are regions (FMT-055), whose facts are JSON.
-fn events(agent: &str) -> String {
-    format!(
-        "SELECT guid, 'HIP_EVENT' AS Kind, name AS Operation, {agent} AS Agent_Id, queue_id, stream_id, tid AS Thread_Id, \
-         hip_event_handle AS Event_Handle, source_queue_id, stack_id AS Correlation_Id, {TIMES}, duration FROM \
-         (SELECT r.*, a.logical_index AS agent_log_index, a.absolute_index AS agent_abs_index, a.type AS agent_type, \
-          a.type_index AS agent_type_index, json_extract(r.extdata, '$.queue_id') AS queue_id, \
-          json_extract(r.extdata, '$.stream_id') AS stream_id, json_extract(r.extdata, '$.hip_event_handle') AS hip_event_handle, \
-          json_extract(r.extdata, '$.source_queue_id') AS source_queue_id FROM regions AS r LEFT JOIN rocpd_info_agent AS a \
-          ON a.guid = r.guid AND a.id = json_extract(r.extdata, '$.agent_id') WHERE r.category = '{BARRIERS}') {IN_ORDER}"
-    )
-}
-
-/// Whether a database has the columns of HIP graphs.
-fn has_graphs(input: &Input) -> rusqlite::Result<bool> {
+/// Whether dispatches of a database have a column, which not all schemas have.
+fn has(input: &Input, column: &str) -> rusqlite::Result<bool> {
     for part in &input.parts {
         let columns = part.columns(&input.connection, "kernel_dispatch")?;
-        if columns.iter().any(|column| column == "graph_exec_id") {
+        if columns.iter().any(|name| name == column) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether kernels were launched again for each group of counters (AMD's kernel replay), which makes several
+/// rows of one dispatch.
+fn is_replayed(input: &Input) -> rusqlite::Result<bool> {
+    let question = format!("SELECT 1 FROM rocpd_kernel_dispatch WHERE {PASS} IS NOT NULL LIMIT 1");
+    Ok(has(input, PASS)? && input.connection.prepare(&question)?.exists([])?)
 }

@@ -4,6 +4,9 @@
 //! Databases of several versions are united by the names of columns. A column that a database
 //! lacks is NULL there, or 0 where later columns of numbers have that default.
 
+mod events;
+pub(crate) use events::TABLE as HIP_EVENTS;
+
 use crate::input::{Input, Part};
 use crate::modern::PREFIX;
 use crate::sql;
@@ -19,7 +22,14 @@ const MOST_PARTS: usize = 400;
 /// Makes the views. Of one file without a window its own views serve.
 pub(crate) fn unite(input: &Input, window: Option<Window>) -> Result<(), Failure> {
     if input.files == 1 && window.is_none() {
-        return forget(&input.connection).map_err(|error| sql("unite the databases", &error));
+        let alone = || {
+            forget(&input.connection)?;
+            match events::is_there(&input.connection)? {
+                true => Ok(()),
+                false => events::make(input, None),
+            }
+        };
+        return alone().map_err(|error| sql("unite the databases", &error));
     }
     own_views(input, window)
 }
@@ -56,13 +66,27 @@ fn make(input: &Input, window: Option<Window>) -> rusqlite::Result<()> {
         connection.execute_batch(&view(connection, &input.parts, &table, window)?)?;
     }
     let views = rocpd_schema(SchemaPart::DataViews);
-    connection.execute_batch(&views.replace("CREATE VIEW ", "CREATE TEMP VIEW "))
+    connection.execute_batch(&views.replace("CREATE VIEW ", "CREATE TEMP VIEW "))?;
+    events::make(input, window)
 }
 
-/// A table of midair's schema: its name, and its columns with their defaults.
+/// A table of a schema: its name, and its columns with their defaults.
 pub(crate) struct Table {
     pub(crate) name: String,
     columns: Vec<(String, String)>,
+}
+
+impl Table {
+    /// Returns a table whose columns have no defaults.
+    fn of(name: &str, columns: &[&str]) -> Table {
+        let columns = columns
+            .iter()
+            .map(|it| ((*it).to_owned(), "NULL".to_owned()));
+        Table {
+            name: name.to_owned(),
+            columns: columns.collect(),
+        }
+    }
 }
 
 /// Returns the tables of midair's schema.

@@ -5,12 +5,13 @@ use crate::sql;
 use midair_failure::{Failure, Kind};
 
 /// The tables of things that start and end.
-const SPANS: [&str; 5] = [
+const SPANS: [&str; 6] = [
     "region",
     "kernel_dispatch",
     "memory_copy",
     "memory_allocate",
     "graph_launch",
+    "hip_event",
 ];
 /// The tables of things that have one time.
 const MOMENTS: [&str; 2] = ["sample", "midair_pc_sample"];

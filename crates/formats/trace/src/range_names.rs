@@ -43,11 +43,48 @@ enum By {
     Kernel(u64),
 }
 
+/// The ranges in which dispatches were launched, where a database gives them.
+#[derive(Debug, Clone, Default)]
+pub struct GivenRanges {
+    messages: Vec<String>,
+    numbers: HashMap<String, u32>,
+    budget: Budget<MESSAGES>,
+    of: HashMap<u64, u32>,
+    beyond: u64,
+}
+
+impl GivenRanges {
+    /// Adds the message of the range in which a dispatch was launched.
+    pub fn add(&mut self, dispatch_id: u64, message: &str) {
+        let number = match self.numbers.get(message) {
+            Some(number) => Some(*number),
+            None if self.budget.take(2 * message.len() + 64) => {
+                let number = self.messages.len() as u32;
+                self.messages.push(message.to_owned());
+                self.numbers.insert(message.to_owned(), number);
+                Some(number)
+            }
+            None => None,
+        };
+        match number.filter(|_| self.of.len() < MOST_RANGES) {
+            Some(number) => drop(self.of.insert(dispatch_id, number)),
+            None => self.beyond += 1,
+        }
+    }
+
+    /// Whether no dispatch has a range.
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+}
+
 /// The ranges of a session, and the times of kernels by their names.
 #[derive(Debug, Default)]
 pub struct Renamed {
     messages: Vec<String>,
     threads: HashMap<u32, Vec<Range>>,
+    /// The messages of dispatches by their numbers, in the place of ranges of threads.
+    given: Option<HashMap<u64, u32>>,
     sums: BTreeMap<By, Stat>,
     /// The number of ranges that were too many to remember.
     beyond: u64,
@@ -58,6 +95,19 @@ impl Renamed {
     /// Reads the ranges, and sums up the kernels that are in the results.
     pub fn read(records: &RecordFile) -> Renamed {
         Renamed::within::<MOST_RANGES, MESSAGES>(records)
+    }
+
+    /// Takes these ranges, and sums up the kernels that are in the results.
+    pub fn given(ranges: &GivenRanges, records: &RecordFile) -> Renamed {
+        let mut all = Renamed {
+            messages: ranges.messages.clone(),
+            given: Some(ranges.of.clone()),
+            beyond: ranges.beyond,
+            ..Renamed::default()
+        };
+        let read = all.sum_up(records);
+        all.failed = read.err().map(|error| error.to_string());
+        all
     }
 
     /// Does so with at most so many ranges, and so many bytes of messages.
@@ -137,6 +187,9 @@ impl Renamed {
     }
 
     fn message(&self, kernel: &Kernel) -> Option<u32> {
+        if let Some(given) = &self.given {
+            return given.get(&kernel.dispatch_id).copied();
+        }
         let ranges = self.threads.get(&kernel.tid).filter(|_| kernel.rung > 0)?;
         let after = ranges.partition_point(|range| range.start <= kernel.rung);
         let mut at = after.checked_sub(1).and_then(|at| ranges.get(at));

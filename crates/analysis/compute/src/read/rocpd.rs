@@ -414,11 +414,22 @@ impl Reader {
         if has_places {
             columns.extend(["xcc", "instance"]);
         }
+        // A sample within a dispatch is no part of what the whole dispatch counted.
+        let sample = columns.len();
+        if database
+            .prepare(&format!("SELECT sample_id FROM {events} LIMIT 0"))
+            .is_ok()
+        {
+            columns.push("sample_id");
+        }
         let mut last = (i64::MIN, None, 0);
         let mut channels: HashMap<(usize, u32), Filling> = HashMap::new();
         let per_xcc = 16;
         let name = format!("rocpd_pmc_event{suffix}");
         scan::each(database, path, &name, &columns, |cells| {
+            if cells.get(sample).is_some_and(|cell| cell.whole().is_some()) {
+                return;
+            }
             let event = cells[0].whole().unwrap_or(i64::MIN);
             if event != last.0 {
                 // Values are usually in the order of dispatches, so try the next dispatch first.

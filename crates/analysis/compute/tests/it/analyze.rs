@@ -548,7 +548,10 @@ fn amds_rocpd_database_is_read() {
              INSERT INTO rocpd_kernel_dispatch_x VALUES (1, 11, 7, 1, 1, 1000, 1500, 64, 2, 1, 64, 1, 1, 0, 0), (2, 12, 7, 1, 2, 2000, 2700, 64, 2, 1, 64, 1, 1, 0, 0);
              -- The times of this one are not known.
              INSERT INTO rocpd_kernel_dispatch_x VALUES (3, 13, 7, 1, 3, 0, 0, 64, 2, 1, 64, 1, 1, 0, 0);
-             INSERT INTO rocpd_pmc_event_x VALUES (11, 1, 3), (11, 1, 1), (11, 2, 20), (12, 1, 4), (12, 2, 60);",
+             INSERT INTO rocpd_pmc_event_x VALUES (11, 1, 3), (11, 1, 1), (11, 2, 20), (12, 1, 4), (12, 2, 60);
+             -- A sample within the first dispatch (AMD's SPM) is no part of what it counted.
+             ALTER TABLE rocpd_pmc_event_x ADD COLUMN sample_id INTEGER;
+             INSERT INTO rocpd_pmc_event_x VALUES (11, 1, 1000000, 1);",
         )
         .unwrap();
     drop(database);

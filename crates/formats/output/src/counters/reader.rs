@@ -85,7 +85,7 @@ impl<'j> Reader<'j> {
         sinks: &mut [Box<dyn Sink + '_>],
     ) -> Result<(), WriteError> {
         if let Record::Kernel(kernel, _) = record
-            && let Some(counters) = self.job.trace.known.of(kernel.dispatch_id)
+            && let Some(counters) = self.job.trace.known.counts.of(kernel.dispatch_id)
         {
             let counts = Counts {
                 kernel,

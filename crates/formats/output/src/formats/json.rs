@@ -158,7 +158,7 @@ impl Sink for Session<'_> {
     fn wants(&self) -> Option<KindSet> {
         let wanted = sets::MARKERS.with(kind::COUNTER_COLLECTION);
         // Values of a database come with their dispatches.
-        Some(match self.job.trace.known.is_empty() {
+        Some(match self.job.trace.known.counts.is_empty() {
             true => wanted,
             false => wanted.with(kind::KERNEL_DISPATCH),
         })

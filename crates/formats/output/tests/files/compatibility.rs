@@ -9,6 +9,8 @@ struct Row {
     name: &'static str,
     since: &'static str,
     is_built: bool,
+    /// Whether it is in files, and not only read or made when it is asked for.
+    is_written: bool,
 }
 
 fn rows(part: &str) -> Vec<Row> {
@@ -17,10 +19,13 @@ fn rows(part: &str) -> Vec<Row> {
     let rows: Vec<Row> = of_part
         .map(|line| {
             let fields: Vec<&str> = line.split('\t').collect();
+            let (name, only) = fields[0].split_once(" (").unwrap_or((fields[0], ""));
+            let is_built = fields[2] != "none";
             Row {
-                name: fields[0],
+                name,
                 since: fields[1],
-                is_built: fields[2] != "none",
+                is_built,
+                is_written: is_built && !only.ends_with("only)"),
             }
         })
         .collect();
@@ -36,11 +41,11 @@ fn rocpd_has_the_tables_and_views() {
     );
     for row in rows("rocpd-table") {
         let statement = format!("\"{}{{{{uuid}}}}\" (", row.name);
-        assert_eq!(tables.contains(&statement), row.is_built, "{}", row.name);
+        assert_eq!(tables.contains(&statement), row.is_written, "{}", row.name);
     }
     for row in rows("rocpd-view") {
         let statement = format!("CREATE VIEW {} AS", row.name);
-        assert_eq!(views.contains(&statement), row.is_built, "{}", row.name);
+        assert_eq!(views.contains(&statement), row.is_written, "{}", row.name);
     }
 }
 

@@ -8,7 +8,7 @@ use midair_domain::sets;
 use midair_output::{RecordWriter, words_of};
 use midair_record::event::{self, Allocation, Api, Copy, Kernel, Marker, NO_NODE, Scratch, kind};
 use rusqlite::{Row, Rows};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// Categories of AMD's earlier versions, and what they are called since.
@@ -94,7 +94,7 @@ fn questions(
                JOIN {tracks} AS t ON t.id = s.track_id) AS x {joined} \
          LEFT JOIN {string} AS n ON n.id = x.name_id LEFT JOIN {string} AS c ON c.id = e.category_id ORDER BY x.event_id",
         regions = within("region"),
-        samples = within("sample"),
+        samples = without_counters(session, within("sample"))?,
         tracks = of("track"),
     );
     // Files of AMD's earlier schemas do not say which graph launched it.
@@ -140,7 +140,30 @@ fn questions(
         );
         all.push((launches, |reader, row| reader.launch(row)));
     }
+    // Schema 3.0.4 has a table for what are regions in midair's files.
+    if session.has("hip_event")? {
+        let events = format!(
+            "SELECT x.event_id, x.tid, x.\"start\", x.\"end\", e.stack_id, n.string, x.agent_id, x.queue_id, x.stream_id, \
+             x.hip_event_handle FROM {} AS x {joined} LEFT JOIN {string} AS n ON n.id = x.name_id ORDER BY x.event_id, x.id",
+            within("hip_event")
+        );
+        all.push((events, |reader, row| reader.hip_event(row)));
+    }
     Ok(all)
+}
+
+/// Returns samples without those of counters within dispatches, whose values are read apart.
+fn without_counters(session: &Session<'_>, samples: String) -> rusqlite::Result<String> {
+    let columns = session.part.columns(session.connection, "pmc_event")?;
+    if !columns.iter().any(|column| column == "sample_id") {
+        return Ok(samples);
+    }
+    Ok(format!(
+        "(SELECT * FROM {samples} WHERE id NOT IN (SELECT v.sample_id FROM {} AS v WHERE v.sample_id IS NOT NULL \
+         AND v.event_id IN (SELECT event_id FROM {})))",
+        session.part.table("pmc_event"),
+        session.part.table("kernel_dispatch")
+    ))
 }
 
 /// A table that is read by the numbers of events.
@@ -376,6 +399,19 @@ impl Reader<'_, '_, '_> {
         let operation = self.operation(kind::HIP_EVENT, name);
         let place = self.place(row, 6)?;
         Ok(hip::event(&place, facts, operation, &at).concat())
+    }
+
+    /// Returns the same of a row of AMD's table of HIP events.
+    fn hip_event(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
+        let at = hip::Where {
+            queue: number(row, 7)? as u32,
+            node: self.node(row, 6)?,
+            stream: self.described.stream(number(row, 8)?),
+        };
+        let operation = self.operation(kind::HIP_EVENT, &text(row, 5)?);
+        let facts = json!({ "hip_event_handle": number(row, 9)? as u64 });
+        let place = self.place(row, 4)?;
+        Ok(Some(hip::event(&place, &facts, operation, &at).concat()))
     }
 
     fn launch(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<Vec<u8>>> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Returns the files below a directory.
-fn files(directory: &Path) -> BTreeMap<String, String> {
+pub fn files(directory: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
     while let Some(next) = open.pop() {

@@ -12,5 +12,6 @@ mod hip;
 mod hostile;
 mod merge;
 mod modern;
+mod newest;
 mod packages;
 mod queries;

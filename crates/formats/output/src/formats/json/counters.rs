@@ -75,7 +75,7 @@ struct Listed<'a> {
 
 /// Returns the counters that were asked for.
 fn listed<'a>(job: &'a Job<'_>) -> Vec<Listed<'a>> {
-    let known = &job.trace.known;
+    let known = &job.trace.known.counts;
     let mut places = known.places();
     let known = known.counters().map(|(id, counter)| Listed {
         node: counter.node,
