@@ -191,7 +191,7 @@ typedef struct rocprofiler_callback_tracing_hip_graph_data_t
     rocprofiler_address_t graph_exec_value; /* the hipGraphExec_t */
 } rocprofiler_callback_tracing_hip_graph_data_t;
 
-/* HIP_EVENT: a barrier of an event. Both times are 0 before it has ended. */
+/* HIP_EVENT: a barrier of an event that has ended (phase NONE). AMD's library also calls around its enqueuing, with times of 0. */
 typedef struct rocprofiler_callback_tracing_hip_event_data_t
 {
     uint64_t size; /* bytes of this struct */

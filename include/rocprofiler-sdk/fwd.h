@@ -89,8 +89,8 @@ typedef enum rocprofiler_callback_phase_t
     ROCPROFILER_CALLBACK_PHASE_LAST = 3
 } rocprofiler_callback_phase_t;
 
-/* What callbacks can be had for. This library has none for graphs, rocSHMEM and hipFile, and says so when a tool asks. AMD's
- * newest headers have further kinds (HIP_EVENT, KERNEL_REPLAY, RANGE_REPLAY), whose numbers are not known here. */
+/* What callbacks can be had for. This library has none for graphs, rocSHMEM, hipFile and kernel replay, and says so when a tool
+ * asks. Branches of AMD's have a kind RANGE_REPLAY, too, under a number that is HIP_EVENT's here. */
 typedef enum rocprofiler_callback_tracing_kind_t
 {
     ROCPROFILER_CALLBACK_TRACING_NONE = 0,
@@ -118,7 +118,9 @@ typedef enum rocprofiler_callback_tracing_kind_t
     ROCPROFILER_CALLBACK_TRACING_HIP_GRAPH = 22,
     ROCPROFILER_CALLBACK_TRACING_ROCSHMEM_API = 23,
     ROCPROFILER_CALLBACK_TRACING_HIPFILE_API = 24,
-    ROCPROFILER_CALLBACK_TRACING_LAST = 25
+    ROCPROFILER_CALLBACK_TRACING_KERNEL_REPLAY = 25,
+    ROCPROFILER_CALLBACK_TRACING_HIP_EVENT = 26,
+    ROCPROFILER_CALLBACK_TRACING_LAST = 27
 } rocprofiler_callback_tracing_kind_t;
 
 /* What records can be had of. The operations of a kind are in hip/, hsa/ and so on, or below. An _EXT kind has arguments and

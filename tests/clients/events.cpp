@@ -6,7 +6,7 @@ namespace
 {
 struct seen_t
 {
-    std::set<uint64_t> calls, retired;
+    std::set<uint64_t> calls, told, retired;
 };
 seen_t& seen()
 {
@@ -37,11 +37,27 @@ void records(rocprofiler_context_id_t, rocprofiler_buffer_id_t, rocprofiler_reco
         client::add(line);
     });
 }
+
+// A callback for the same barrier, when it has ended.
+void told(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t*, void* context)
+{
+    const auto& data = *static_cast<const rocprofiler_callback_tracing_hip_event_data_t*>(record.payload);
+    client::expect(record.kind == ROCPROFILER_CALLBACK_TRACING_HIP_EVENT && record.phase == ROCPROFILER_CALLBACK_PHASE_NONE && context == nullptr,
+        "what was asked for");
+    client::expect(data.size == sizeof data && data.start_timestamp > 0 && data.start_timestamp <= data.end_timestamp, "the times of a callback");
+    client::expect(seen().told.insert(record.correlation_id.internal).second, "a call with two callbacks");
+    std::string line = "told";
+    for (const uint64_t number : {static_cast<uint64_t>(record.operation), data.start_timestamp, data.end_timestamp, data.hip_event_handle,
+             data.queue_id.handle, data.source_queue_id.handle, record.correlation_id.internal, record.thread_id, data.agent_id.handle})
+        line += ' ' + std::to_string(number);
+    client::add(line);
+}
 } // namespace
 
 void client::configure()
 {
     const auto context = new_context();
+    CALL(rocprofiler_configure_callback_tracing_service(context, ROCPROFILER_CALLBACK_TRACING_HIP_EVENT, nullptr, 0, told, nullptr));
     const auto buffer = new_buffer(context, records);
     CALL(rocprofiler_configure_buffer_tracing_service(context, ROCPROFILER_BUFFER_TRACING_HIP_EVENT, nullptr, 0, buffer));
     const auto retirement = ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT;

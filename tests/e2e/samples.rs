@@ -699,6 +699,7 @@ fn every_kind() -> Result<()> {
         [
             "refused callback HIPFILE_API: ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED",
             "refused callback HIP_GRAPH: ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED",
+            "refused callback KERNEL_REPLAY: ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED",
             "refused callback NONE: ROCPROFILER_STATUS_ERROR_KIND_NOT_FOUND",
             "refused callback ROCSHMEM_API: ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED",
             "refused record HIPFILE_API: ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED",

@@ -1,5 +1,5 @@
-/* rocprofiler-sdk: kernels that run several times while a tool counts. The types are AMD's; this library replays nothing, and the
- * number of AMD's callback kind KERNEL_REPLAY is not known here, so that no context can be configured for it.
+/* rocprofiler-sdk: kernels that run several times while a tool counts. The types are AMD's; this library replays nothing, and
+ * refuses the callback kind KERNEL_REPLAY.
  */
 #ifndef ROCPROFILER_SDK_EXPERIMENTAL_KERNEL_REPLAY_H_
 #define ROCPROFILER_SDK_EXPERIMENTAL_KERNEL_REPLAY_H_

@@ -96,6 +96,7 @@ fn operations_of(kind: &str) -> Option<(&'static str, &'static str, &'static str
             "",
         ),
         "HIP_GRAPH" => ("rocprofiler_hip_graph_operation_t", "ROCPROFILER_", ""),
+        "KERNEL_REPLAY" => ("rocprofiler_kernel_replay_operation_t", "ROCPROFILER_", ""),
         "HIP_EVENT" => ("rocprofiler_hip_event_operation_t", "ROCPROFILER_", ""),
         "HIP_STREAM" => ("rocprofiler_hip_stream_operation_t", "ROCPROFILER_", ""),
         "CODE_OBJECT" => ("rocprofiler_code_object_operation_t", "ROCPROFILER_", ""),

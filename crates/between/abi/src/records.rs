@@ -439,6 +439,25 @@ c_struct! {
     }
 }
 c_struct! {
+    /// The data of a tracing callback about the barrier of a HIP event.
+    HipEventData = rocprofiler_callback_tracing_hip_event_data_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// Start on the device.
+        start_timestamp: u64,
+        /// End on the device.
+        end_timestamp: u64,
+        /// The agent of the queue.
+        agent_id: u64,
+        /// The queue of the barrier.
+        queue_id: u64,
+        /// The `hipEvent_t`.
+        hip_event_handle: u64,
+        /// The queue in which the event was recorded.
+        source_queue_id: u64,
+    }
+}
+c_struct! {
     /// The data of a tracing callback about a runtime.
     RuntimeInitializationData = rocprofiler_callback_tracing_runtime_initialization_data_t {
         /// Bytes of this struct.

@@ -523,6 +523,7 @@ domains! {
     HIP_EVENT {
         asked: RequestedBy::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HIP_EVENT],
+        callback: late(c::ROCPROFILER_CALLBACK_TRACING_HIP_EVENT),
         number: Some(38),
         needs: CALLS,
         files: Files {

@@ -14,13 +14,14 @@ const NO_DOMAIN: [i32; 3] = [
 ];
 /// AMD's callback-tracing kinds that have no domain: code objects are a separate service, and the
 /// newest kinds have no callbacks.
-const NO_CALLBACK_DOMAIN: [i32; 6] = [
+const NO_CALLBACK_DOMAIN: [i32; 7] = [
     c::ROCPROFILER_CALLBACK_TRACING_NONE,
     c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT,
     c::ROCPROFILER_CALLBACK_TRACING_HIP_STREAM,
     c::ROCPROFILER_CALLBACK_TRACING_HIP_GRAPH,
     c::ROCPROFILER_CALLBACK_TRACING_ROCSHMEM_API,
     c::ROCPROFILER_CALLBACK_TRACING_HIPFILE_API,
+    c::ROCPROFILER_CALLBACK_TRACING_KERNEL_REPLAY,
 ];
 
 #[test]

@@ -438,6 +438,9 @@ pub(crate) fn deliver_event(event: &Event) {
             _ => buffer.batch.dropped += 1,
         },
     );
+    if let Some(barrier) = event.barrier.filter(|_| facts.timed) {
+        deferred_callbacks::deliver_hip_event(call, &barrier, event.source);
+    }
 }
 
 /// Calls `give` for each buffer that gets a record with these facts: with the buffer, AMD's kind, and

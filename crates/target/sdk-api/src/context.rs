@@ -30,10 +30,11 @@ const SETTLE_LIMIT: Duration = Duration::from_millis(250);
 pub(crate) const RETIREMENT: i32 = c::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT;
 
 /// Callback kinds of AMD's newest headers that are not built.
-const NO_CALLBACKS: [i32; 3] = [
+const NO_CALLBACKS: [i32; 4] = [
     c::ROCPROFILER_CALLBACK_TRACING_HIP_GRAPH,
     c::ROCPROFILER_CALLBACK_TRACING_ROCSHMEM_API,
     c::ROCPROFILER_CALLBACK_TRACING_HIPFILE_API,
+    c::ROCPROFILER_CALLBACK_TRACING_KERNEL_REPLAY,
 ];
 
 /// Returns the kind of our records that a buffer-tracing kind is made from; `None` when it is not
@@ -192,7 +193,8 @@ pub fn wanted() -> Wanted {
                     || service
                         .operations
                         .has(c::ROCPROFILER_KERNEL_DISPATCH_ENQUEUE as u32);
-                if is_told_before && kind != kinds::RUNTIME_INITIALIZATION {
+                let only_late = [kinds::RUNTIME_INITIALIZATION, kinds::HIP_EVENT];
+                if is_told_before && !only_late.contains(&kind) {
                     wanted.services.add(kind, told);
                 }
             }

@@ -267,7 +267,12 @@ pub(crate) fn graph(record: &GraphCall, number: u64) -> Converted {
 
 /// Makes the record of a call of an event, with the times of its barrier.
 pub(crate) fn event(call: &EventCall, barrier: &Barrier, source: u32) -> Converted {
-    Converted::Event(HipEvent {
+    Converted::Event(hip_event(call, barrier, source))
+}
+
+/// Returns the same as AMD's record.
+pub(crate) fn hip_event(call: &EventCall, barrier: &Barrier, source: u32) -> HipEvent {
+    HipEvent {
         size: size_of::<HipEvent>() as u64,
         kind: c::ROCPROFILER_BUFFER_TRACING_HIP_EVENT,
         operation: call.header.operation as i32,
@@ -282,7 +287,7 @@ pub(crate) fn event(call: &EventCall, barrier: &Barrier, source: u32) -> Convert
         queue_id: u64::from(barrier.queue_id),
         hip_event_handle: call.event,
         source_queue_id: u64::from(source),
-    })
+    }
 }
 
 fn runtime(record: &RuntimeInit) -> RuntimeInitialization {

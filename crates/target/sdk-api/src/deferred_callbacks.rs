@@ -9,9 +9,9 @@ use crate::registration::out::expel_owner;
 use crate::state;
 use midair_abi::constants as c;
 use midair_abi::records::{
-    CallbackRecord, CorrelationId, KernelDispatchData, RuntimeInitializationData,
+    CallbackRecord, CorrelationId, HipEventData, KernelDispatchData, RuntimeInitializationData,
 };
-use midair_record::event::{Record, flag};
+use midair_record::event::{Barrier, EventCall, Record, flag};
 use midair_sdk_hot::callbacks::work::Kept;
 use std::ffi::c_void;
 
@@ -58,6 +58,28 @@ pub(crate) fn deliver(record: &Record<'_>, kept: Option<&Kept>) {
         }
         _ => {}
     }
+}
+
+/// Calls them for the barrier of a HIP event that has ended with times of the device.
+pub(crate) fn deliver_hip_event(call: &EventCall, barrier: &Barrier, source: u32) {
+    let theirs = convert::hip_event(call, barrier, source);
+    let mut data = HipEventData {
+        size: size_of::<HipEventData>() as u64,
+        start_timestamp: theirs.start_timestamp,
+        end_timestamp: theirs.end_timestamp,
+        agent_id: theirs.agent_id,
+        queue_id: theirs.queue_id,
+        hip_event_handle: theirs.hip_event_handle,
+        source_queue_id: theirs.source_queue_id,
+    };
+    let event = Event {
+        kind: c::ROCPROFILER_CALLBACK_TRACING_HIP_EVENT,
+        operation: theirs.operation,
+        correlation: call.correlation,
+        tid: call.tid,
+        begin: call.start,
+    };
+    event.deliver(&Record::Event(*call), (&raw mut data).cast(), None);
 }
 
 struct Event {

@@ -37,7 +37,15 @@ fn kinds_and_operations_are_named_as_amd_names_them() {
     assert_eq!(of_buffers.len(), 6);
     assert_eq!(BUFFER_KINDS[33].name.as_str(), "HIP_GRAPH");
     assert_eq!(BUFFER_KINDS[38].name.as_str(), "HIP_EVENT");
-    assert_eq!(of_callbacks, ["HIP_GRAPH", "ROCSHMEM_API", "HIPFILE_API"]);
+    let newest = [
+        "HIP_GRAPH",
+        "ROCSHMEM_API",
+        "HIPFILE_API",
+        "KERNEL_REPLAY",
+        "HIP_EVENT",
+    ];
+    assert_eq!(of_callbacks, newest);
+    assert_eq!(CALLBACK_KINDS[26].name.as_str(), "HIP_EVENT");
 }
 
 #[test]
