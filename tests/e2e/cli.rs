@@ -594,6 +594,7 @@ fn arguments_that_are_refused() -> Result<()> {
         let command = [&words[..], &["--echo", "--", "/bin/true"]].concat();
         let exit = run_staged("rocprofv3", &command, PATIENCE)?;
         code(&exit, 0);
+        assert_eq!(exit.stdout[0], "command: ['/bin/true']", "{exit}");
         let line = exit.stdout.join(" ");
         let mut variables = line.split(' ');
         let preload = variables.find(|it| it.starts_with("LD_PRELOAD="));
@@ -601,6 +602,25 @@ fn arguments_that_are_refused() -> Result<()> {
         let has_it = preload.contains("librocprofiler-sdk-roctx.so.1");
         assert_eq!(has_it, is_preloaded, "{words:?}: {preload}");
     }
+    // A program that is no link starts under the options that resolve libraries.
+    for option in ["--readlink", "--realpath"] {
+        let words = [option, "--kernel-trace", "--", "/bin/sh", "-c", "exit 3"];
+        code(&run_staged("rocprofv3", &words, PATIENCE)?, 3);
+    }
+    // Nothing is attached to a process, either.
+    let mut sleep = Command::new("sleep");
+    sleep.arg("60");
+    let idle = Target::spawn(sleep)?;
+    let pid = idle.pid().to_string();
+    let exit = run_staged(
+        "rocprofv3",
+        &["--pid", &pid, "--kernel-trace", "--echo"],
+        PATIENCE,
+    )?;
+    code(&exit, 0);
+    let wanted = format!("command: ['rocprof-attach', '--pid', '{pid}']");
+    assert_eq!(exit.stdout, [wanted]);
+    drop(idle);
     for (program, words) in [
         ("rocprofv3", ["--version"]),
         ("rocprofv3", ["--help"]),

@@ -388,8 +388,9 @@ fn what_the_driver_offers_is_listed() -> Result<()> {
     let text = said("rocprofv3-avail", &["info", "--pc-sampling"], "new")?;
     for (key, values) in [
         ("Method", ["host_trap", "stochastic"]),
-        ("Minimum_Interval", ["1", "256"]),
-        ("Maximum_Interval", ["4294967295", "2147483648"]),
+        ("Unit", ["time", "cycle"]),
+        ("Min_Interval", ["1", "256"]),
+        ("Max_Interval", ["4294967295", "2147483648"]),
         ("Flags", ["none", "interval pow2"]),
     ] {
         let lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -399,6 +400,24 @@ fn what_the_driver_offers_is_listed() -> Result<()> {
             .collect();
         assert_eq!(found, values, "{text}");
     }
+    let text = said(
+        "rocprofv3-avail",
+        &["info", "--pmc", "SQ_WAVES", "--pc-sampling"],
+        "new",
+    )?;
+    assert!(
+        text.contains("Counter_Name") && text.contains("Min_Interval"),
+        "{text}"
+    );
+    let text = said("rocprofv3-avail", &["list", "--pc-sampling"], "new")?;
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let head = [
+        "Agents supporting PC Sampling",
+        "",
+        "GPU     :\t0",
+        "Name    :\tgfx942",
+    ];
+    assert!(lines.windows(4).any(|it| it == head), "{text}");
     let refused = said("rocprofv3-avail", &["list", "--pc-sampling"], "old")?;
     assert!(
         refused.contains("no GPU samples program counters: GPU 0: the driver's interface"),

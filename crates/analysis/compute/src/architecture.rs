@@ -263,7 +263,7 @@ pub(crate) fn unknown(name: &str) -> Failure {
     let failure = Failure::new(Kind::Input, what);
     match OF_DIRECTORY.contains(&name) {
         true => failure.hint(format!(
-            "analyze reads AMD's tables for {name}: --config-dir DIR, such as AMD's analysis_configs; {known}"
+            "--config-dir DIR, such as AMD's analysis_configs, has tables for {name}; {known}"
         )),
         false => failure.hint(known),
     }

@@ -169,7 +169,7 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     }
     foreign::answer(inner, mode.map_or("", |(name, _)| name), console)?;
     if inner.get_flag("specs") {
-        let rows = Machine::find()?.system("", "");
+        let rows = Machine::find(true)?.system("", "");
         for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
             console.text(&format!("{name:<24} {value}\n"));
         }
@@ -184,7 +184,8 @@ fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
             )
     };
     if of_this_machine("list-metrics") {
-        let architecture = panels::chosen(inner, Machine::find()?.architecture, console)?;
+        let machine = Machine::find(inner.contains_id("config-dir"))?;
+        let architecture = panels::chosen(inner, machine.architecture, console)?;
         console.text(&analyze::list_metrics(architecture, form));
         return Ok(0);
     }

@@ -49,7 +49,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
     let duration = number("attach-duration-msec")?;
     let interval = Duration::from_millis(number("interval-msec")?.unwrap_or(1000));
     let options = analyze::options(matches)?;
-    let mut machine = Machine::find()?;
+    let mut machine = Machine::find(matches.contains_id("config-dir"))?;
     machine.architecture = panels::chosen(matches, machine.architecture, console)?;
     let blocks = profile::chosen_or(matches, &machine, DEFAULT, console)?;
     let plan = plan::plan(machine.architecture, &blocks, profile::NUMBERS)?;

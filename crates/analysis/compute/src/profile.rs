@@ -183,7 +183,7 @@ pub fn run(matches: &ArgMatches, console: &Console) -> Result<u8, Failure> {
         true => Some(peaks::program()?),
         false => None,
     };
-    let mut machine = Machine::find()?;
+    let mut machine = Machine::find(matches.contains_id("config-dir"))?;
     machine.architecture = panels::chosen(matches, machine.architecture, console)?;
     let numbers = vintage.form();
     let blocks = chosen(matches, &machine, numbers, console)?.with_levels(levels);

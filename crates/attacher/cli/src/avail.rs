@@ -14,6 +14,9 @@ use std::ffi::OsString;
 
 /// The width of AMD's keys.
 const KEY: usize = 30;
+/// The widths of its keys where it shows how GPUs sample.
+const SHORT: usize = 8;
+const LONG: usize = 20;
 /// The width of a list of names where there is no terminal.
 const WIDE: usize = 120;
 
@@ -149,9 +152,6 @@ fn list(gpus: &[Listed], matches: &ArgMatches, columns: Option<usize>) -> Result
     if is_on("agent") == Some(true) {
         text += &agents(gpus);
     }
-    if is_on("pc-sampling") == Some(true) {
-        text += &sampled(gpus, false)?;
-    }
     let is_default = ["pmc", "agent", "pc-sampling"]
         .iter()
         .all(|name| is_on(name).is_none());
@@ -163,6 +163,10 @@ fn list(gpus: &[Listed], matches: &ArgMatches, columns: Option<usize>) -> Result
             text += "\n\n";
         }
     }
+    if is_on("pc-sampling") == Some(true) {
+        text += "Agents supporting PC Sampling\n\n";
+        text += &sampled(gpus, false)?;
+    }
     Ok(text)
 }
 
@@ -170,10 +174,11 @@ fn info(gpus: &[Listed], matches: &ArgMatches, columns: Option<usize>) -> Result
     if matches.contains_id("spm") {
         return Err(not_built("the streaming of counters"));
     }
-    if matches.contains_id("pc-sampling") {
-        return sampled(gpus, true);
-    }
+    let is_sampling = matches.contains_id("pc-sampling");
     if !matches.contains_id("pmc") {
+        if is_sampling {
+            return sampled(gpus, true);
+        }
         let of_each = gpus.iter().map(|gpu| {
             let of_it = std::slice::from_ref(gpu);
             agents(of_it) + &names(gpu, columns) + "\n\n"
@@ -194,6 +199,9 @@ fn info(gpus: &[Listed], matches: &ArgMatches, columns: Option<usize>) -> Result
             text += &format!("{counter}\n\n");
         }
     }
+    if is_sampling {
+        text += &sampled(gpus, true)?;
+    }
     Ok(text)
 }
 
@@ -212,10 +220,18 @@ fn sampled(gpus: &[Listed], in_full: bool) -> Result<String, Failure> {
         };
         match found {
             Ok(found) => {
-                text += &format!("GPU:{}\nName:{}\n", gpu.number(), gpu.name);
-                let ways = found.ways.iter().filter(|_| in_full);
-                text.extend(ways.map(configuration));
-                text += "\n";
+                text += &format!(
+                    "{:SHORT$}:\t{}\n{:SHORT$}:\t{}\n",
+                    "GPU",
+                    gpu.number(),
+                    "Name",
+                    gpu.name
+                );
+                if in_full {
+                    text += &format!("{:SHORT$}:\n", "configs");
+                    text.extend(found.ways.iter().map(configuration));
+                }
+                text += "\n\n";
             }
             Err(why) => whys.push(format!("GPU {}: {why}", gpu.number())),
         }
@@ -235,12 +251,18 @@ fn configuration(way: &midair_session::Way) -> String {
         true => "interval pow2",
         false => "none",
     };
-    pair("Method", &way.method)
-        + &pair("Unit", &way.unit)
-        + &pair("Minimum_Interval", &way.least)
-        + &pair("Maximum_Interval", &way.most)
-        + &pair("Flags", &flags)
-        + "\n"
+    let unit = if way.unit == "cycles" {
+        "cycle"
+    } else {
+        way.unit
+    };
+    let line = |key: &str, value: &dyn std::fmt::Display| format!("   {key:LONG$}:\t{value}\n");
+    line("Method", &way.method)
+        + &line("Unit", &unit)
+        + &line("Min_Interval", &way.least)
+        + &line("Max_Interval", &way.most)
+        + &line("Flags", &flags)
+        + "\n\n"
 }
 
 fn unknown(gpu: &Listed, name: &str) -> Failure {
@@ -469,14 +491,23 @@ mod tests {
             .map(|it| it.split(':').map(str::trim).collect())
             .collect();
         assert_eq!(lines[0], ["Method", "stochastic"]);
-        assert_eq!(lines[2], ["Minimum_Interval", "256"]);
+        assert_eq!(lines[1], ["Unit", "cycle"]);
+        assert_eq!(lines[2], ["Min_Interval", "256"]);
+        assert_eq!(lines[3], ["Max_Interval", "2147483648"]);
         assert_eq!(lines[4], ["Flags", "interval pow2"]);
+        assert!(
+            text.starts_with(&format!("   {:20}:\t", "Method")),
+            "{text}"
+        );
         let refused = answer("rocprofv3-avail info --pc-sampling").unwrap_err();
         assert!(
             refused.what.contains("is no GPU of this machine"),
             "{}",
             refused.what
         );
+        // Both are asked for, and both are answered.
+        let both = answer("rocprofv3-avail info --pmc SQ_WAVES --pc-sampling").unwrap_err();
+        assert_eq!(both.what, refused.what);
     }
 
     #[test]

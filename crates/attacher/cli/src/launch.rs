@@ -53,6 +53,34 @@ pub struct Libraries<'a> {
     pub root: Option<&'a str>,
     /// What the libraries' names end in.
     pub ending: Option<&'a str>,
+    /// How their paths are resolved.
+    pub links: Links,
+}
+
+/// What `--readlink` and `--realpath` say: how the paths of libraries that are links are resolved.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Links {
+    /// Whether a link is replaced by what it leads to.
+    pub read: bool,
+    /// Whether a path is replaced by the real path.
+    pub real: bool,
+}
+
+impl Links {
+    #[expect(clippy::disallowed_methods, reason = "our own libraries")]
+    fn of(self, mut path: PathBuf) -> PathBuf {
+        if self.read
+            && let Ok(to) = std::fs::read_link(&path)
+        {
+            path = path.parent().unwrap_or(Path::new("/")).join(to);
+        }
+        if self.real
+            && let Ok(real) = std::fs::canonicalize(&path)
+        {
+            path = real;
+        }
+        path
+    }
 }
 
 impl Libraries<'_> {
@@ -116,7 +144,7 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     warn(program, launch, &install, report);
     let mut command = command(program, arguments, launch, &install);
     if launch.echo {
-        report.line(&as_a_shell_takes_it(&command));
+        shown(launch, &command, report);
         return Ok(0);
     }
     let error = command.exec();
@@ -160,7 +188,7 @@ pub fn run_passes(
         // The process that reports an empty result is not this one.
         command.env_remove(LAUNCHED);
         if launch.echo {
-            report.line(&as_a_shell_takes_it(&command));
+            shown(launch, &command, report);
             continue;
         }
         let status = match command.status() {
@@ -225,6 +253,41 @@ fn command(
     command
 }
 
+/// Prints what would be started: AMD's line, and the command as a shell takes it.
+fn shown(launch: &Launch<'_>, command: &Command, report: &Report) {
+    report.line(&as_python_prints_it(launch.words));
+    report.line(&as_a_shell_takes_it(command));
+}
+
+/// Returns AMD's line for a command: the words as Python shows a list of them.
+pub(crate) fn as_python_prints_it(words: &[OsString]) -> String {
+    let shown = |word: &OsString| {
+        let word = word.to_string_lossy();
+        let quote = match word.contains('\'') && !word.contains('"') {
+            true => '"',
+            false => '\'',
+        };
+        let mut text = String::from(quote);
+        for letter in word.chars() {
+            match letter {
+                '\\' => text.push_str("\\\\"),
+                '\n' => text.push_str("\\n"),
+                '\r' => text.push_str("\\r"),
+                '\t' => text.push_str("\\t"),
+                letter if letter == quote => text.extend(['\\', quote]),
+                letter if letter.is_control() => {
+                    text.push_str(&format!("\\x{:02x}", u32::from(letter)));
+                }
+                letter => text.push(letter),
+            }
+        }
+        text.push(quote);
+        text
+    };
+    let words: Vec<String> = words.iter().map(shown).collect();
+    format!("command: [{}]", words.join(", "))
+}
+
 /// Returns a command as a line for a shell: the changes to the environment, the program and its arguments.
 fn as_a_shell_takes_it(command: &Command) -> String {
     let quoted = |word: &OsStr| {
@@ -284,26 +347,29 @@ fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<Os
         variables.push((name.into(), Some(value.into())));
     }
     let lib = install.sdk.parent().unwrap_or(Path::new("/"));
+    let links = launch.libraries.links;
     let roctx = lib.join(ROCTX);
     let wants_markers = launch.settings.is_on("ROCPROF_MARKER_API_TRACE")
         && !launch.suppress_markers
         && roctx.is_file();
     let mut preload: Vec<OsString> = launch.preload.iter().map(OsString::from).collect();
     preload.extend(inherited("LD_PRELOAD"));
-    preload.extend(wants_markers.then(|| roctx.into_os_string()));
+    preload.extend(wants_markers.then(|| links.of(roctx).into_os_string()));
     // This library is the first of ours, since it must precede the C library's functions of the
     // same names.
     let ends = install.tool.with_file_name(LAUNCH_LIBRARY);
-    preload.extend(ends.is_file().then(|| ends.into_os_string()));
+    preload.extend(ends.is_file().then(|| links.of(ends).into_os_string()));
+    let tool = links.of(install.tool.clone());
     preload.extend([
-        install.tool.clone().into_os_string(),
-        install.sdk.clone().into_os_string(),
+        tool.clone().into_os_string(),
+        links.of(install.sdk.clone()).into_os_string(),
     ]);
     if launch.settings.is_on(KOKKOS_TRACE)
         && inherited(KOKKOS_TOOLS).is_none()
         && let Some(kokkos) = kokkos_library(install)
     {
-        variables.push((KOKKOS_TOOLS.into(), Some(kokkos.into_os_string())));
+        let kokkos = links.of(kokkos).into_os_string();
+        variables.push((KOKKOS_TOOLS.into(), Some(kokkos)));
     }
     let list = |before: Option<OsString>, after: &Path| {
         let parts: Vec<OsString> = before
@@ -316,7 +382,7 @@ fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<Os
         ("LD_PRELOAD".into(), Some(preload.join(OsStr::new(":")))),
         (
             "ROCP_TOOL_LIBRARIES".into(),
-            list(inherited("ROCP_TOOL_LIBRARIES"), &install.tool),
+            list(inherited("ROCP_TOOL_LIBRARIES"), &tool),
         ),
         (
             "LD_LIBRARY_PATH".into(),
@@ -467,6 +533,62 @@ mod tests {
             get("ROCP_TOOL_LIBRARIES")
                 .is_some_and(|list| list.ends_with("librocprofiler-sdk-tool.so.1"))
         );
+    }
+
+    /// AMD's hidden options resolve the paths of libraries, never the program's.
+    #[test]
+    fn libraries_that_are_links_are_resolved_on_demand() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["sdk", "tool"] {
+            std::fs::write(at(&format!("{name}.real")), "").unwrap();
+            let inner = format!("{name}.1");
+            std::os::unix::fs::symlink(format!("{name}.real"), at(&inner)).unwrap();
+            std::os::unix::fs::symlink(&inner, at(name)).unwrap();
+        }
+        let settings = Settings::new();
+        let install = Install::at(at("sdk"), at("tool"));
+        let found = |read: bool, real: bool| {
+            let launch = Launch {
+                echo: false,
+                words: &["./link".into()],
+                settings: &settings,
+                preload: &[],
+                suppress_markers: false,
+                libraries: Libraries {
+                    links: Links { read, real },
+                    ..Libraries::default()
+                },
+            };
+            let all = variables(&launch, &install);
+            let get = |name: &str| {
+                let value = all.iter().find(|(key, _)| key == name).unwrap().1.clone();
+                value.unwrap().to_string_lossy().into_owned()
+            };
+            (get("LD_PRELOAD"), get("ROCP_TOOL_LIBRARIES"))
+        };
+        let real = dir.path().canonicalize().unwrap();
+        for (read, is_real, ending, directory) in [
+            (false, false, "", dir.path()),
+            (true, false, ".1", dir.path()),
+            (false, true, ".real", &real),
+            (true, true, ".real", &real),
+        ] {
+            let path = |name: &str| format!("{}/{name}{ending}", directory.display());
+            let (preload, tools) = found(read, is_real);
+            let wanted = format!("{}:{}", path("tool"), path("sdk"));
+            assert!(preload.ends_with(&wanted), "{preload} {wanted}");
+            assert!(tools.ends_with(&path("tool")), "{tools}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_shown_as_python_prints_a_list() {
+        let words = ["./a b", "it's", "\"it's\"", "x\\y\n", "\u{1}", "é"].map(OsString::from);
+        // By Python 3: print(f"command: {words}").
+        let wanted = r#"command: ['./a b', "it's", '"it\'s"', 'x\\y\n', '\x01', 'é']"#;
+        assert_eq!(as_python_prints_it(&words), wanted);
+        assert_eq!(as_python_prints_it(&[]), "command: []");
     }
 
     #[test]

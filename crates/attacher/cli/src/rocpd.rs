@@ -178,10 +178,10 @@ fn summary_command() -> Command {
                 .num_args(1..)
                 .help("Sum up only these: HIP, HSA, MARKER, KERNEL, …; NONE: no calls"),
         )
-        .arg(
-            flag("mangled-kernels", "Show kernels by their symbols")
-                .conflicts_with("truncate-kernels"),
-        )
+        .arg(flag(
+            "mangled-kernels",
+            "Show kernels by their symbols; comes before --truncate-kernels",
+        ))
         .arg(flag("truncate-kernels", "Show kernels without parameters"))
 }
 
@@ -607,6 +607,7 @@ mod tests {
             "rocpd summary -i db1.db --domain-summary",
             "rocpd summary -i a.db b.db --region-categories HIP MARKERS --domain-summary --format html",
             "rocpd summary -i a.db --region-categories NONE --summary-by-rank -f md",
+            "rocpd summary -i a.db --mangled-kernels --truncate-kernels --kernel-rename",
             "rocpd package -i a.db -d x --consolidate --copy",
         ] {
             let parsed = command().try_get_matches_from(line.split(' '));

@@ -15,7 +15,7 @@ use crate::command::{self, given, with_options};
 use crate::counters;
 use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
 use crate::input::{self, Taken};
-use crate::launch::{self, Launch, Libraries};
+use crate::launch::{self, Launch, Libraries, Links};
 use crate::report::Report;
 use crate::version;
 use crate::wait::Ended;
@@ -106,6 +106,11 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         );
     };
     let pid = named(pid)?;
+    if given.is_on("echo") {
+        let words = ["rocprof-attach", "--pid", &pid.to_string()].map(OsString::from);
+        report.line(&launch::as_python_prints_it(&words));
+        return Ok(0);
+    }
     let duration = given
         .number("attach-duration-msec")
         .map(Duration::from_millis);
@@ -164,7 +169,6 @@ fn start(
         settings = only;
     }
     let settings = &settings;
-    let words = &resolved_program(words, given)?[..];
     let preload: Vec<String> = settings
         .list("ROCPROF_PRELOAD", ':')
         .into_iter()
@@ -179,6 +183,10 @@ fn start(
         libraries: Libraries {
             root: given.text("rocm-root"),
             ending: given.text("sdk-version").or(given.text("sdk-soversion")),
+            links: Links {
+                read: given.is_on("readlink"),
+                real: given.is_on("realpath"),
+            },
         },
     };
     if passes.is_empty() {
@@ -186,30 +194,6 @@ fn start(
     } else {
         launch::run_passes(&launch, &passes, report)
     }
-}
-
-/// Returns the words with the program that a link leads to (`--readlink`), or its real path (`--realpath`).
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the user's own program, with the user's rights"
-)]
-fn resolved_program(words: &[OsString], given: &Given) -> Result<Vec<OsString>, Failure> {
-    let mut words = words.to_vec();
-    let Some(program) = words.first_mut() else {
-        return Ok(words);
-    };
-    let found = match (given.is_on("realpath"), given.is_on("readlink")) {
-        (true, _) => std::fs::canonicalize(&*program),
-        (_, true) => std::fs::read_link(&*program),
-        _ => return Ok(words),
-    };
-    let failed = |error: std::io::Error| {
-        let name = program.to_string_lossy();
-        Failure::new(Kind::Usage, format!("cannot resolve {name}: {error}"))
-            .hint("omit --readlink and --realpath, or give the program's path")
-    };
-    *program = found.map_err(failed)?.into_os_string();
-    Ok(words)
 }
 
 /// Returns the runs of the program that groups of counters need, each with its settings, or nothing
@@ -327,41 +311,5 @@ impl Messages for Lines {
             self.report
                 .line(&format!("Opened result file: {}", file.display()));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use midair_settings::options::option;
-
-    /// AMD's hidden options for programs that are links.
-    #[test]
-    fn a_program_that_is_a_link_is_resolved_on_demand() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        std::fs::write(at("program"), "").unwrap();
-        std::os::unix::fs::symlink("program", at("link")).unwrap();
-        std::os::unix::fs::symlink(at("link"), at("outer")).unwrap();
-        let resolved = |name: &str, options: &[&str]| {
-            let mut given = Given::new();
-            for name in options {
-                given.give(option(name).unwrap(), &[]).unwrap();
-            }
-            let words = [at(name).into_os_string(), "-x".into()];
-            resolved_program(&words, &given).map(|words| (words[0].clone(), words.len()))
-        };
-        let path = |name: &str| at(name).canonicalize().unwrap().into_os_string();
-        assert_eq!(
-            resolved("outer", &[]).unwrap(),
-            (at("outer").into_os_string(), 2)
-        );
-        let one = resolved("outer", &["readlink"]).unwrap();
-        assert_eq!(one, (at("link").into_os_string(), 2));
-        let all = resolved("outer", &["readlink", "realpath"]).unwrap();
-        assert_eq!(all, (path("program"), 2));
-        let refused = resolved("program", &["readlink"]).unwrap_err();
-        assert_eq!(refused.kind, Kind::Usage);
-        assert!(refused.what.contains("cannot resolve"), "{}", refused.what);
     }
 }

@@ -123,7 +123,7 @@ fn has_samples(input: &Input, part: &Part) -> rusqlite::Result<bool> {
     Ok(columns.iter().any(|column| column == SAMPLE))
 }
 
-/// Returns the table of values without those of samples, which are no sums of dispatches.
+/// Returns the table of values without the values of samples, which are no sums of dispatches.
 fn whole(input: &Input, part: &Part) -> rusqlite::Result<String> {
     let table = part.table("pmc_event");
     Ok(match has_samples(input, part)? {
@@ -135,9 +135,9 @@ fn whole(input: &Input, part: &Part) -> rusqlite::Result<String> {
 /// How many values a session has.
 struct Counted {
     all: u64,
-    /// Those of whole dispatches.
+    /// Values of whole dispatches.
     of_dispatches: u64,
-    /// Those of samples within dispatches.
+    /// Samples within dispatches.
     sampled: u64,
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn unite(input: &Input, window: Option<Window>) -> Result<(), Failure
             forget(&input.connection)?;
             match events::is_there(&input.connection)? {
                 true => Ok(()),
-                false => events::make(input, None),
+                false => hip_events(input, None),
             }
         };
         return alone().map_err(|error| sql("unite the databases", &error));
@@ -67,7 +67,15 @@ fn make(input: &Input, window: Option<Window>) -> rusqlite::Result<()> {
     }
     let views = rocpd_schema(SchemaPart::DataViews);
     connection.execute_batch(&views.replace("CREATE VIEW ", "CREATE TEMP VIEW "))?;
-    events::make(input, window)
+    hip_events(input, window)
+}
+
+/// Makes the view of HIP events. The views of the other tables exist, in the file or as temporary ones.
+fn hip_events(input: &Input, window: Option<Window>) -> rusqlite::Result<()> {
+    let table = Table::of(events::TABLE, &events::COLUMNS);
+    let connection = &input.connection;
+    connection.execute_batch(&view(connection, &input.parts, &table, window)?)?;
+    connection.execute_batch(events::VIEW)
 }
 
 /// A table of a schema: its name, and its columns with their defaults.

@@ -22,12 +22,17 @@ pub struct Machine {
     agent: Agent,
 }
 
+/// Returns whether the counters of an architecture are known.
+fn is_counted(name: &str) -> bool {
+    midair_counters::Architecture::find(name).is_some()
+}
+
 impl Machine {
-    /// Returns the first GPU that has tables.
+    /// Returns the first GPU that has tables, built in or, if the user has panels, whose counters are known.
     ///
     /// # Errors
     /// When there is none.
-    pub fn find() -> Result<Machine, Failure> {
+    pub fn find(has_panels: bool) -> Result<Machine, Failure> {
         let sources = Sources::of_root(Path::new("/"))
             .with_environment(&OwnFiles, |name| std::env::var(name).ok());
         let agents = sources.read_through(&OwnFiles).map_err(|error| {
@@ -39,8 +44,8 @@ impl Machine {
             .filter(|agent| agent.agent_type == AgentType::Gpu);
         let mut names = Vec::new();
         for agent in gpus {
-            // How many counters the blocks of other GPUs count at once is not known.
-            let countable = |of: &&Architecture| !of.limits.is_empty();
+            let countable =
+                |of: &&Architecture| !of.panels.is_empty() || has_panels && is_counted(of.name);
             if let Some(architecture) = Architecture::named(&agent.name).filter(countable) {
                 let model = model(architecture, u32::from(agent.device_id));
                 let model = model.map_or(architecture.name, |model| model.name);
@@ -54,6 +59,17 @@ impl Machine {
         }
         Err(match names.first() {
             None => unusable("this machine has no AMD GPU"),
+            // A directory of panels would not help.
+            Some(name) if !is_counted(name) && Architecture::named(name).is_some() => {
+                let known: Vec<&str> = midair_counters::Architecture::all()
+                    .iter()
+                    .map(|it| it.name)
+                    .collect();
+                unusable(format!("cannot count on {name}: its counters are unknown")).hint(format!(
+                    "known are the counters of {}; analyze reads workloads of {name} with --config-dir",
+                    known.join(", ")
+                ))
+            }
             Some(name) => architecture::unknown(name),
         })
     }

@@ -170,6 +170,56 @@ fn a_directory_shows_architectures_without_built_in_panels() {
     }
 }
 
+/// Of these, midair has definitions of gfx1201's counters alone, so it is counted with AMD's directory. Of the
+/// others it says that it has none.
+#[test]
+fn counters_of_gfx1201_are_counted_by_a_directory() {
+    let temporary = tempfile::tempdir().unwrap();
+    let here = temporary.path();
+    collector(here, "cp $made $out/pmc_results.db");
+    let node = here.join("topology/nodes/0/properties");
+    let properties = fs::read_to_string(&node).unwrap();
+    let panel = PANEL
+        .replace("CPF_CPF_STAT_STALL", "GL2C_MISS")
+        .replace("CPF_CPF_STAT_BUSY", "(GL2C_HIT + SQ_NO_SUCH)");
+    for (version, name) in [("120001", "gfx1201"), ("110501", "gfx1151")] {
+        fs::write(
+            &node,
+            properties.replace(
+                "gfx_target_version 90402",
+                &format!("gfx_target_version {version}"),
+            ),
+        )
+        .unwrap();
+        let at = here.join("mine").join(name);
+        fs::create_dir_all(&at).unwrap();
+        fs::write(at.join("0500_mine.yaml"), &panel).unwrap();
+        let words = ["profile", "-d", name, "-n", "x", "--attach-pid", "7"];
+        let output = run(here, &words);
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(40), "{said}");
+        assert!(said.contains("--config-dir"), "{said}");
+        let output = run(here, &[&words[..], &["--config-dir", "mine"]].concat());
+        let said = errors(&output);
+        if name == "gfx1151" {
+            assert_eq!(output.status.code(), Some(40), "{said}");
+            assert!(
+                said.contains("cannot count on gfx1151: its counters are unknown"),
+                "{said}"
+            );
+            continue;
+        }
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("gfx1201 has no counter SQ_NO_SUCH"), "{said}");
+        let group = fs::read_to_string(here.join(name).join("perfmon/pmc_perf_0.yaml")).unwrap();
+        for counter in ["GL2C_HIT", "GL2C_MISS", "SQ_WAVES"] {
+            assert!(group.contains(counter), "{group}");
+        }
+        let system = fs::read_to_string(here.join(name).join("sysinfo.csv")).unwrap();
+        assert!(system.contains("gfx1201"), "{system}");
+    }
+}
+
 #[test]
 fn panels_are_not_believed() {
     let temporary = tempfile::tempdir().unwrap();

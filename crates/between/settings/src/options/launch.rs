@@ -99,14 +99,14 @@ pub(super) const OPTIONS: &[Opt] = &[
         "readlink",
         Shape::Boolean,
         Sets::Nothing,
-        "Resolve the symbolic link of the command",
+        "Load the libraries that symbolic links lead to",
     )
     .hidden(),
     built(
         "realpath",
         Shape::Boolean,
         Sets::Nothing,
-        "Resolve the real path of the command",
+        "Load libraries by their real paths",
     )
     .hidden(),
     built(

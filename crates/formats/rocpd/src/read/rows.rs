@@ -152,7 +152,7 @@ fn questions(
     Ok(all)
 }
 
-/// Returns samples without those of counters within dispatches, whose values are read apart.
+/// Returns samples without the values of counters within dispatches, whose values are read apart.
 fn without_counters(session: &Session<'_>, samples: String) -> rusqlite::Result<String> {
     let columns = session.part.columns(session.connection, "pmc_event")?;
     if !columns.iter().any(|column| column == "sample_id") {

@@ -1,15 +1,12 @@
 //! The view of HIP events. AMD's schema has a table for them since 3.0.4; in midair's files, which are of
 //! 3.0.3, they are regions (FMT-055).
 
-use super::{Table, view};
-use crate::input::Input;
-use crate::window::Window;
 use rusqlite::Connection;
 
 /// The table of AMD's schema 3.0.4.
 pub(crate) const TABLE: &str = "hip_event";
 /// Its columns (docs/sources.md#rocpd).
-const COLUMNS: [&str; 15] = [
+pub(super) const COLUMNS: [&str; 15] = [
     "id",
     "guid",
     "nid",
@@ -26,8 +23,8 @@ const COLUMNS: [&str; 15] = [
     "event_id",
     "extdata",
 ];
-/// The view of both, with AMD's columns.
-const VIEW: &str = "
+/// Makes the view of both, with AMD's columns, after the views of the tables.
+pub(super) const VIEW: &str = "
 CREATE TEMP VIEW hip_events AS
 SELECT h.id, h.guid, c.string AS category, h.nid, p.pid, t.tid, h.start, h.\"end\", h.\"end\" - h.start AS duration,
     n.string AS name, h.stream_id, h.queue_id, s.name AS stream_name, q.name AS queue_name, a.name AS device,
@@ -54,14 +51,6 @@ LEFT JOIN rocpd_info_stream AS s ON s.id = h.stream_id AND s.guid = h.guid
 JOIN rocpd_info_process AS p ON p.id = h.pid AND p.guid = h.guid
 JOIN rocpd_info_thread AS t ON t.id = h.tid AND t.guid = h.guid;
 ";
-
-/// Makes the view. The views of the tables exist, in the file or beside it.
-pub(super) fn make(input: &Input, window: Option<Window>) -> rusqlite::Result<()> {
-    let table = Table::of(TABLE, &COLUMNS);
-    let connection = &input.connection;
-    connection.execute_batch(&view(connection, &input.parts, &table, window)?)?;
-    connection.execute_batch(VIEW)
-}
 
 /// Whether a file has the view.
 pub(super) fn is_there(connection: &Connection) -> rusqlite::Result<bool> {
