@@ -1,16 +1,19 @@
 //! The cost of the writers of results, in rows per second of processor time: each format by itself,
 //! and several at once.
 //!
-//! The records are made here, and nothing is attached to. There are two recordings. One has calls
+//! The records are made here, and nothing is attached to. There are three recordings. One has calls
 //! alone, as a program makes them that asks and sets much and launches little: for these the goals
-//! were set. Of ten records of the other one, seven are HIP calls, two are kernels with long names,
-//! and one is a copy: its rows are more than twice as long. The processor time covers the whole
+//! were set. Of ten records of another one, seven are HIP calls, two are kernels with long names,
+//! and one is a copy: its rows are more than twice as long. The third one has kernels that were launched at
+//! 5,000 different stacks of 20 frames: its bytes a row say how large such recordings become. The processor time covers the whole
 //! process, the kernel's included, so other work on the machine matters only as far as it takes
 //! caches away.
 
 use crate::report::Table;
 use midair_output::{Format, Names, Plan, Process, RecordFile, RecordWriter, Trace, write};
-use midair_record::event::{self, Api, Copy, Header, Kernel, KernelSymbol, kind};
+use midair_record::event::{
+    self, Api, Code, Copy, Header, Kernel, KernelSymbol, LaunchStack, Stack, kind,
+};
 use midair_tests::Result;
 use nix::time::{ClockId, clock_gettime};
 use std::path::PathBuf;
@@ -45,7 +48,18 @@ const SETS: [(&str, &[Format], &str); 7] = [
 /// A recording: its name, and what makes it of a number of records.
 type Recording = (&'static str, fn(u64) -> Result<RecordFile>);
 
-const RECORDINGS: [Recording; 2] = [("calls", calls), ("kernels", made)];
+const RECORDINGS: [Recording; 3] = [("calls", calls), ("kernels", made), ("stacks", at_stacks)];
+/// The sets that are written of kernels with stacks.
+const OF_STACKS: [(&str, &[Format], &str); 4] = [
+    ("rocpd", &[Format::Rocpd], ""),
+    ("folded", &[Format::Folded], ""),
+    ("pprof", &[Format::Pprof], ""),
+    ("html", &[Format::Html], ""),
+];
+/// Different stacks, the frames of each, and the functions that these are of.
+const STACKS: u32 = 5_000;
+const FRAMES: u32 = 20;
+const FUNCTIONS: u32 = 400;
 
 /// What the environment chooses.
 struct Choice {
@@ -101,7 +115,11 @@ struct Set {
 fn sets(recording: &str, only: &str) -> Vec<Set> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut sets = Vec::new();
-    for (name, formats, goal) in SETS {
+    let all: &[(&str, &[Format], &str)] = match recording {
+        "stacks" => &OF_STACKS,
+        _ => &SETS,
+    };
+    for &(name, formats, goal) in all {
         let what = format!("{recording}, {name}");
         let several = formats.len() > 1 && processors > 1;
         sets.push(Set {
@@ -268,6 +286,47 @@ pub fn launches(count: u64) -> Result<RecordFile> {
         writer.append(&event::encode(&kernel, &[]))?;
     }
     Ok(writer.finish()?)
+}
+
+/// Makes this many kernels, each launched at one of the stacks.
+fn at_stacks(count: u64) -> Result<RecordFile> {
+    let mut writer = begin()?;
+    writer.append(&event::encode(&stack(0, 0), &[]))?;
+    for number in 1..=FUNCTIONS {
+        let file = format!("/home/user/job/package/module_{}.py", number % 40);
+        let name = format!("Model.layer_{number}.forward");
+        let code = Code {
+            header: header(kind::CODE, number),
+            file_len: file.len() as u32,
+            name_len: name.len() as u32,
+        };
+        writer.append(&event::encode(&code, [file, name].concat().as_bytes()))?;
+    }
+    for number in 1..=STACKS {
+        let frame = |at: u32| [(number / (at + 1) + at) % FUNCTIONS + 1, 10 + number % 300];
+        let words = (0..FRAMES).flat_map(frame);
+        let frames: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
+        writer.append(&event::encode(&stack(number, FRAMES), &frames))?;
+    }
+    for number in 0..count {
+        let launch = LaunchStack {
+            header: header(kind::LAUNCH_STACK, (number % u64::from(STACKS)) as u32 + 1),
+            correlation: number + 1,
+        };
+        writer.append(&event::encode(&launch, &[]))?;
+        let start = 8_123_456_789_012 + number * 3_517;
+        let kernel = kernel(number, number + 1, start);
+        writer.append(&event::encode(&kernel, &[]))?;
+    }
+    Ok(writer.finish()?)
+}
+
+fn stack(number: u32, frames: u32) -> Stack {
+    Stack {
+        header: header(kind::STACK, number),
+        frames,
+        is_cut: 0,
+    }
 }
 
 /// The calls of the recording of calls, with the words of their arguments.
