@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A request, as it came.
 #[derive(Debug, Clone)]
-struct Asked {
+struct Request {
     path: String,
     headers: BTreeMap<String, String>,
     body: Vec<u8>,
@@ -26,7 +26,7 @@ struct Asked {
 /// A collector that first has no time, and then takes everything.
 struct Receiver {
     address: SocketAddr,
-    all: Arc<Mutex<Vec<Asked>>>,
+    all: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Receiver {
@@ -49,7 +49,7 @@ impl Receiver {
         Ok(Receiver { address, all })
     }
 
-    fn of(&self, path: &str) -> Vec<Asked> {
+    fn of(&self, path: &str) -> Vec<Request> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter(|it| it.path == path).cloned().collect()
     }
@@ -71,7 +71,7 @@ impl Receiver {
     }
 }
 
-fn take(mut stream: TcpStream, is_busy: bool) -> Result<Asked> {
+fn take(mut stream: TcpStream, is_busy: bool) -> Result<Request> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut from = BufReader::new(stream.try_clone()?);
     let mut line = String::new();
@@ -94,7 +94,7 @@ fn take(mut stream: TcpStream, is_busy: bool) -> Result<Asked> {
         false => "200 OK",
     };
     write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")?;
-    Ok(Asked {
+    Ok(Request {
         path,
         headers,
         body,

@@ -241,7 +241,7 @@ impl<'a> Search<'a> {
     ) -> Result<Result<T, NotHeld>, EnterError> {
         let (look, options, loader) = (judge.look, self.options, self.loader());
         let looks = self.budget.spent;
-        FaultPoint::Chosen.reached();
+        FaultPoint::ThreadFound.reached();
         trace(candidate.tid, || {
             let elsewhere = leave_processor_to(candidate.tid);
             self.lender.wait(LENDER_PATIENCE);

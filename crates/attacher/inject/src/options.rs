@@ -96,8 +96,8 @@ pub enum Library {
 /// there ([`midair_ptrace::fault::arm_at`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPoint {
-    /// A thread was chosen. Nothing was touched yet.
-    Chosen,
+    /// The engine found a thread to borrow, and has changed nothing yet.
+    ThreadFound,
     /// The thread is stopped and proven.
     Proven,
     /// The frame with which the thread can restore itself is on its stack.
@@ -138,7 +138,7 @@ pub enum FaultPoint {
 impl FaultPoint {
     /// All of them, in order.
     pub const ALL: [FaultPoint; 18] = [
-        FaultPoint::Chosen,
+        FaultPoint::ThreadFound,
         FaultPoint::Proven,
         FaultPoint::Framed,
         FaultPoint::Mapped,
@@ -161,7 +161,7 @@ impl FaultPoint {
     /// Returns the name by which a fault is armed at this point.
     pub fn name(self) -> &'static str {
         match self {
-            FaultPoint::Chosen => "Chosen",
+            FaultPoint::ThreadFound => "ThreadFound",
             FaultPoint::Proven => "Proven",
             FaultPoint::Framed => "Framed",
             FaultPoint::Mapped => "Mapped",

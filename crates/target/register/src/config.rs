@@ -86,8 +86,8 @@ pub enum Attach {
     /// Not set. The listener costs one parked thread, so it is started; AMD's attach helper, whose
     /// queues slow down every dispatch, is not loaded.
     Default,
-    /// Attaching was asked for: AMD's attach helper is loaded as well, where it is installed.
-    Asked,
+    /// The variable requests attaching: AMD's attach helper is loaded as well, where it is installed.
+    Requested,
 }
 
 /// Reads `ROCP_TOOL_ATTACH`. The variable can switch attaching off in every program. It does not
@@ -95,7 +95,7 @@ pub enum Attach {
 pub fn attach() -> Attach {
     match switch(c"ROCP_TOOL_ATTACH") {
         Some(true) if midair_secure::has_more_rights() => Attach::Default,
-        Some(true) => Attach::Asked,
+        Some(true) => Attach::Requested,
         Some(false) => Attach::Refused,
         None => Attach::Default,
     }

@@ -81,7 +81,7 @@ pub fn see(entry: &Entry) {
     match config::attach() {
         config::Attach::Refused => return,
         config::Attach::Default => return listener::ensure(),
-        config::Attach::Asked => {}
+        config::Attach::Requested => {}
     }
     let helper = find();
     if !listener::present()

@@ -317,7 +317,7 @@ mod elf {
 
     /// Whether a slot is in memory that the loader makes read-only.
     fn is_read_only(slot: usize) -> bool {
-        struct Asked {
+        struct Lookup {
             slot: usize,
             read_only: bool,
         }
@@ -329,28 +329,28 @@ mod elf {
             // SAFETY: the loader passes a valid struct with its program headers, and `data` is the
             // value below.
             unsafe {
-                let (info, asked) = (&*info, &mut *data.cast::<Asked>());
+                let (info, lookup) = (&*info, &mut *data.cast::<Lookup>());
                 if info.dlpi_phdr.is_null() {
                     return 0;
                 }
                 let count = usize::from(info.dlpi_phnum);
                 for it in std::slice::from_raw_parts(info.dlpi_phdr, count) {
                     let begin = (info.dlpi_addr as usize).wrapping_add(it.p_vaddr as usize);
-                    let inside = asked.slot.wrapping_sub(begin) < it.p_memsz as usize;
+                    let inside = lookup.slot.wrapping_sub(begin) < it.p_memsz as usize;
                     if it.p_type == libc::PT_GNU_RELRO && inside {
-                        asked.read_only = true;
+                        lookup.read_only = true;
                         return 1;
                     }
                 }
             }
             0
         }
-        let mut asked = Asked {
+        let mut lookup = Lookup {
             slot,
             read_only: false,
         };
         // SAFETY: the callback gets this pointer back, and only during the call.
-        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut asked).cast()) };
-        asked.read_only
+        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut lookup).cast()) };
+        lookup.read_only
     }
 }

@@ -310,7 +310,7 @@ fn becomes_another_user() {
     // the offer. It cannot happen in between: the C library changes the user of all threads or of
     // none, and waits for the one that is held.
     let mut attacher = Attacher::start();
-    for point in [FaultPoint::Chosen, FaultPoint::Offering] {
+    for point in [FaultPoint::ThreadFound, FaultPoint::Offering] {
         // The signal handler of the C library ends a poll, but not a read.
         let target = attacher.target(&["0", "read"]);
         let round = attacher.round(point.name(), "user", pid_of(&target));
@@ -336,7 +336,7 @@ fn is_no_longer_dumpable() {
         return midair_tests::leave_out("before Linux 6.16 this is not known of root's").unwrap();
     }
     let mut attacher = Attacher::start();
-    for point in [FaultPoint::Chosen, FaultPoint::Offering] {
+    for point in [FaultPoint::ThreadFound, FaultPoint::Offering] {
         let target = attacher.target(&["0", "read"]);
         let round = attacher.round(point.name(), "hide", pid_of(&target));
         let when = format!("{round:?}");

@@ -80,7 +80,7 @@ fn run(args: Vec<String>) -> Result<(), Error> {
     while let Some(word) = words.next() {
         let value = words.next().ok_or(format!("{word} wants a value"))?;
         if word == "--again" {
-            again = Some(strike::arm("Chosen", "again", pid, Path::new(&value))?);
+            again = Some(strike::arm("ThreadFound", "again", pid, Path::new(&value))?);
             continue;
         }
         let value: u64 = value.parse()?;

@@ -15,7 +15,7 @@ pub(crate) enum Verdict {
     /// Another profiler restarted the counters meanwhile.
     Disturbed,
     /// Its dispatch is not among the chosen ones.
-    NotChosen,
+    NotSelected,
     /// The packet in it was not a dispatch.
     Empty,
     /// The device had not read the counters when recording ended.
@@ -42,7 +42,7 @@ impl Verdict {
         Verdict::Shared,
         Verdict::NotKnown,
         Verdict::Disturbed,
-        Verdict::NotChosen,
+        Verdict::NotSelected,
         Verdict::Empty,
         Verdict::Open,
         Verdict::QueueDestroyed,
@@ -61,7 +61,7 @@ impl Verdict {
             Verdict::Shared => "shared",
             Verdict::NotKnown => "not_known_to_be_alone",
             Verdict::Disturbed => "disturbed",
-            Verdict::NotChosen => "of_kernels_not_chosen",
+            Verdict::NotSelected => "of_kernels_not_chosen",
             Verdict::Empty => "without_a_dispatch",
             Verdict::Open => "open_at_the_end",
             Verdict::QueueDestroyed => "queue_destroyed",
@@ -85,7 +85,7 @@ impl Verdict {
             Verdict::Disturbed => {
                 "were disturbed: GRBM_COUNT is too low for their time, as when another profiler restarts the counters"
             }
-            Verdict::NotChosen => "were around kernels that were not selected",
+            Verdict::NotSelected => "were around kernels that were not selected",
             Verdict::Empty => "had no dispatch in them",
             Verdict::Open => "were not read before recording ended",
             Verdict::QueueDestroyed => "were lost with their queue",

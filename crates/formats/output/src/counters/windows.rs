@@ -527,7 +527,7 @@ impl Judge {
                 };
                 let beside = agent.untimed.beside(window.head.queue_id);
                 window.verdict = if !is_chosen {
-                    Verdict::NotChosen
+                    Verdict::NotSelected
                 } else if count > own || used > 1 {
                     Verdict::Shared
                 } else if self.lost || beside.is_some_and(|since| since < open.1) {

@@ -1,6 +1,6 @@
 //! The counting services: around dispatches, and for whole devices.
 
-use crate::counting::services::{AskedCallback, ChooseCallback, Opaque, ToldCallback};
+use crate::counting::services::{DeviceCallback, DispatchCallback, Opaque, RecordCallback};
 use crate::counting::{devices, dispatch};
 use crate::status::Status;
 use midair_abi::constants as c;
@@ -13,7 +13,7 @@ c_api! {
     fn rocprofiler_configure_buffer_dispatch_counting_service(
         context_id: u64,
         buffer_id: u64,
-        callback: Option<AskedCallback>,
+        callback: Option<DispatchCallback>,
         callback_data_args: *mut c_void,
     ) {
         let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
@@ -23,9 +23,9 @@ c_api! {
     /// Makes us ask the tool before each dispatch, and pass it the values.
     fn rocprofiler_configure_callback_dispatch_counting_service(
         context_id: u64,
-        dispatch_callback: Option<AskedCallback>,
+        dispatch_callback: Option<DispatchCallback>,
         dispatch_callback_args: *mut c_void,
-        record_callback: Option<ToldCallback>,
+        record_callback: Option<RecordCallback>,
         record_callback_args: *mut c_void,
     ) {
         let asked = dispatch_callback.ok_or(Status::INVALID_ARGUMENT)?;
@@ -43,7 +43,7 @@ c_api! {
         context_id: u64,
         buffer_id: u64,
         agent_id: u64,
-        cb: Option<ChooseCallback>,
+        cb: Option<DeviceCallback>,
         user_data: *mut c_void,
     ) {
         let callback = cb.ok_or(Status::INVALID_ARGUMENT)?;

@@ -2,7 +2,7 @@
 
 pub use super::services::Engine;
 
-use super::services::{Agent, ChooseCallback, Devices, Inner, Opaque, Stage};
+use super::services::{Agent, DeviceCallback, Devices, Inner, Opaque, Stage};
 use super::words_of;
 use crate::agents;
 use crate::buffer;
@@ -50,7 +50,7 @@ pub(crate) fn configure(
     context: u64,
     buffer: u64,
     agent: u64,
-    callback: ChooseCallback,
+    callback: DeviceCallback,
     data: Opaque,
 ) -> Result<(), Status> {
     {

@@ -229,8 +229,8 @@ fn words_of_header(
 pub(crate) fn configure(
     context: u64,
     buffer: u64,
-    (asked, asked_data): (super::services::AskedCallback, super::services::Opaque),
-    told: Option<(super::services::ToldCallback, super::services::Opaque)>,
+    (asked, asked_data): (super::services::DispatchCallback, super::services::Opaque),
+    told: Option<(super::services::RecordCallback, super::services::Opaque)>,
 ) -> Result<(), Status> {
     let service = {
         let mut state = state::lock();

@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex};
 
 /// `rocprofiler_dispatch_counting_service_cb_t`: the dispatch, where to store the choice, where to
 /// store the user data, the tool's data.
-pub type AskedCallback =
+pub type DispatchCallback =
     unsafe extern "C-unwind" fn(DispatchCountingData, *mut u64, *mut u64, *mut c_void);
 /// `rocprofiler_dispatch_counting_record_cb_t`: the dispatch, values, their number, the user data,
 /// the tool's data.
-pub type ToldCallback =
+pub type RecordCallback =
     unsafe extern "C-unwind" fn(DispatchCountingData, *mut CounterRecord, usize, u64, *mut c_void);
 /// `rocprofiler_device_counting_agent_cb_t`: context and list of counters.
 pub type SetCallback = unsafe extern "C" fn(u64, u64) -> c_int;
 /// `rocprofiler_device_counting_service_cb_t`: context, agent, the function to choose with, the
 /// tool's data.
-pub type ChooseCallback = unsafe extern "C-unwind" fn(u64, u64, SetCallback, *mut c_void);
+pub type DeviceCallback = unsafe extern "C-unwind" fn(u64, u64, SetCallback, *mut c_void);
 
 /// Counting around dispatches.
 #[derive(Debug, Clone)]
@@ -30,11 +30,11 @@ pub(crate) struct DispatchService {
     pub context: u64,
     /// Whether the context is running.
     pub on: &'static AtomicBool,
-    pub asked: AskedCallback,
+    pub asked: DispatchCallback,
     pub asked_data: Opaque,
     /// The buffer for the values if there is no `told`.
     pub buffer: u64,
-    pub told: Option<(ToldCallback, Opaque)>,
+    pub told: Option<(RecordCallback, Opaque)>,
 }
 
 // SAFETY: the pointers in it are the tool's functions and data. The tool allows us to use them on
@@ -74,7 +74,7 @@ pub(crate) enum Stage {
 pub(crate) struct Agent {
     pub agent: u64,
     pub buffer: u64,
-    pub callback: ChooseCallback,
+    pub callback: DeviceCallback,
     pub data: Opaque,
     /// The list that the tool chose.
     pub config: Option<Arc<Config>>,

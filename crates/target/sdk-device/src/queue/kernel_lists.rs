@@ -23,9 +23,9 @@ word_enum! {
     pub(crate) enum Verdict else Unknown {
         /// Nothing is known yet.
         Unknown = 0,
-        /// The kernel is chosen.
-        Chosen = 1,
-        /// The kernel is not chosen.
+        /// The user selected the kernel.
+        Selected = 1,
+        /// The user did not select the kernel.
         LeftOut = 2,
     }
 }
@@ -163,7 +163,7 @@ impl Choices {
                 && let Some(is_chosen) = is_chosen(object)
             {
                 let verdict = match is_chosen {
-                    true => Verdict::Chosen,
+                    true => Verdict::Selected,
                     false => Verdict::LeftOut,
                 };
                 kernel.verdict.store(verdict, Relaxed);
@@ -220,7 +220,7 @@ impl Choices {
             .kernel(kernel_object)
             .map(|(_, kernel)| &kernel.verdict);
         let is_chosen = match verdict.map_or(Verdict::Unknown, |verdict| verdict.load(Relaxed)) {
-            Verdict::Chosen => Some(true),
+            Verdict::Selected => Some(true),
             Verdict::LeftOut => Some(false),
             Verdict::Unknown if self.named.load(Relaxed) => known(),
             Verdict::Unknown => Some(true),

@@ -71,7 +71,7 @@ word_enum! {
         /// A thread is filling the slot.
         Claimed = 1,
         /// The worker thread is asked to record the executable's kernels.
-        Asked = 2,
+        Requested = 2,
         /// The executable may be gone at any moment, and is not looked at again.
         Seen = 3,
     }

@@ -59,12 +59,12 @@ impl Leaving {
     pub fn announce(executable: u64, wake: impl Fn() -> bool) -> Leaving {
         let entry = STATE.symbols.leaving.claim().and_then(|(index, claimed)| {
             claimed.shared().store(executable, SeqCst);
-            claimed.publish(Stage::Asked);
+            claimed.publish(Stage::Requested);
             STATE.symbols.leaving.get(index)
         });
         if let Some(entry) = entry {
             wait_while(LIMIT, || {
-                wake() && entry.word().load(SeqCst) == Stage::Asked
+                wake() && entry.word().load(SeqCst) == Stage::Requested
             });
             // Sequentially consistent, and before `looking` is read: see the module's description.
             entry.word().store(Stage::Seen, SeqCst);
@@ -104,7 +104,7 @@ fn is_any(stage: Stage, wanted: impl Fn(u64) -> bool) -> bool {
 pub fn asked() -> Vec<u64> {
     let slots = STATE.symbols.leaving.slots().iter();
     slots
-        .filter(|entry| entry.word().load(SeqCst) == Stage::Asked)
+        .filter(|entry| entry.word().load(SeqCst) == Stage::Requested)
         .map(|entry| entry.shared().load(SeqCst))
         .collect()
 }
@@ -117,12 +117,14 @@ pub fn has_left(executable: u64) -> bool {
 /// Marks an executable as seen, so that the thread that destroys it goes on.
 pub fn see(executable: u64) {
     for entry in STATE.symbols.leaving.slots() {
-        if entry.word().load(SeqCst) == Stage::Asked && entry.shared().load(SeqCst) == executable {
+        if entry.word().load(SeqCst) == Stage::Requested
+            && entry.shared().load(SeqCst) == executable
+        {
             // If this fails, a thread whose wait was over has freed the slot meanwhile, or another
             // thread has taken it. Then it is not ours to change.
             let _ = entry
                 .word()
-                .compare_exchange(Stage::Asked, Stage::Seen, SeqCst, SeqCst);
+                .compare_exchange(Stage::Requested, Stage::Seen, SeqCst, SeqCst);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The worker thread's side: matches the values of each dispatch with its times, and hands both to
 //! the user that chose it.
 
-use super::gate::{ChosenCounters, Ended};
+use super::gate::{Ended, Selection};
 use super::user::Counted;
 use super::{gates, planned, turns};
 use crate::queue::queue_state::QueueState;
@@ -163,7 +163,7 @@ impl Collector {
 
     fn deliver(&mut self, ended: &Ended, kernel: Times, otherwise: WindowResult, sink: &mut Sink) {
         let dispatch = &ended.pending.dispatch;
-        let Some(ChosenCounters {
+        let Some(Selection {
             user,
             counters,
             data,

@@ -78,7 +78,7 @@ fn signal(value: i64) -> Option<Signal> {
 
 /// The counters that a dispatch is counted with, and the user that chose them.
 #[derive(Debug)]
-pub(crate) struct ChosenCounters {
+pub(crate) struct Selection {
     /// The index of the user.
     pub user: usize,
     /// The counters.
@@ -93,7 +93,7 @@ pub(crate) struct Pending {
     /// The dispatch.
     pub dispatch: Dispatch,
     /// The counters that it is counted with, if a user chose any.
-    pub chosen: Option<ChosenCounters>,
+    pub chosen: Option<Selection>,
 }
 
 /// A dispatch that has ended, or whose queue is gone.

@@ -1,6 +1,6 @@
 //! Makes intercept queues, and puts packets around their dispatches.
 
-use super::gate::{ChosenCounters, Gate, Pending, Signals};
+use super::gate::{Gate, Pending, Selection, Signals};
 use super::turns;
 use super::user::Dispatch;
 use super::users::choose;
@@ -178,7 +178,7 @@ unsafe fn put(gate: &'static Gate, at: *const Words, index: u64, out: &mut Vec<W
     let chosen = if dispatch_id == 0 {
         None
     } else {
-        choose(&dispatch).map(|(user, counters, data)| ChosenCounters {
+        choose(&dispatch).map(|(user, counters, data)| Selection {
             user,
             counters,
             data,
@@ -225,7 +225,7 @@ fn around(
     gate: &Gate,
     turn: u64,
     mut kernel: Words,
-    chosen: Option<&ChosenCounters>,
+    chosen: Option<&Selection>,
 ) -> ([Words; AROUND], usize) {
     let signals = &gate.signals;
     let open = signals.open[(turn % 2) as usize];
@@ -233,7 +233,7 @@ fn around(
     let reached = barrier(None, signals.reached);
     let held = barrier(Some(open), Signal(0));
     match chosen {
-        Some(ChosenCounters { counters, .. }) => {
+        Some(Selection { counters, .. }) => {
             let (start, started) = (counters.start(), signals.started);
             let (read, done) = (counters.read(), signals.done);
             let start = commands(start.0, start.1, started);
