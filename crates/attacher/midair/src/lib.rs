@@ -1,20 +1,7 @@
 //! Attaches a GPU profiler to a process that is already running, and reads what it recorded.
 //!
 //! ```no_run
-//! use std::time::Duration;
-//!
-//! fn main() -> Result<(), midair::Error> {
-//!     let recording = midair::Attach::new(4242)
-//!         .kernels()
-//!         .duration(Duration::from_secs(2))
-//!         .run()?;
-//!     for kernel in recording.kernels() {
-//!         let kernel = kernel?;
-//!         println!("{} {} ns", kernel.name, kernel.duration());
-//!     }
-//!     recording.to_file(midair::Format::Pftrace, "trace")?;
-//!     Ok(())
-//! }
+#![doc = include_str!("../examples/kernels.rs")]
 //! ```
 //!
 //! The libraries that enter the process come from an installation of midair: the one that `$MIDAIR`

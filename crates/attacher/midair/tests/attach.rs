@@ -1,10 +1,11 @@
 //! A program records a process that runs on the stand-in runtimes.
 
 use midair::{Attach, Format, Kind};
-use midair_tests::Result;
-use midair_tests::stage::{stage, workload};
+use midair_tests::stage::{plain_environment, stage, workload};
 use midair_tests::table::Csv;
-use midair_tests::target::Target;
+use midair_tests::target::{PATIENCE, Target, run};
+use midair_tests::{Result, build_dir};
+use std::process::Command;
 use std::time::Duration;
 
 #[test]
@@ -53,6 +54,35 @@ fn kernels_and_calls_of_a_running_process() -> Result<()> {
     target.expect("iter")?;
     assert!(session.detach()?.incomplete().is_none());
     target.expect("iter")?;
+    Ok(())
+}
+
+/// The program that the documentation shows, on the program of `midair demo`.
+#[test]
+fn the_documented_example_records_and_writes() -> Result<()> {
+    let mut target = Target::spawn(workload(&[])?)?;
+    target.expect("iter 3")?;
+    let folder = tempfile::tempdir()?;
+    let example = |pid: i32| {
+        let mut command = Command::new(build_dir()?.with_file_name("examples").join("kernels"));
+        command.env_clear().envs(plain_environment());
+        command.env("MIDAIR", stage()?.join("bin/midair"));
+        command.arg(pid.to_string()).current_dir(folder.path());
+        run(command, PATIENCE)
+    };
+    let exit = example(target.pid())?.success()?;
+    assert!(!exit.stdout.is_empty() && exit.stderr.is_empty(), "{exit}");
+    for line in &exit.stdout {
+        let time = line
+            .strip_suffix(" ns")
+            .and_then(|line| line.rsplit_once(' '));
+        let time = time.ok_or_else(|| exit.to_string())?.1;
+        assert!(time.parse::<u64>()? > 0, "{exit}");
+    }
+    let written = std::fs::read_dir(folder.path())?.count();
+    assert!(written > 0, "{exit}");
+    target.expect("iter")?;
+    assert!(example(i32::MAX)?.success().is_err());
     Ok(())
 }
 
