@@ -181,7 +181,7 @@ fn the_attacher_may_die_after_every_operation() {
         // The target computes for as long as the borrowed thread waits for a dead attacher.
         let words = [
             "--boot-ms",
-            "300",
+            "150",
             "--find-ms",
             "30000",
             "--die-after",
