@@ -67,8 +67,6 @@ pub fn build() -> Outcome<LeftOut> {
         return Ok(Some(why));
     }
     let mut command = cargo(&["build", "--lib", "--target", TARGET]);
-    // It is compiled and assembled, and not run.
-    command.args(["--config", "profile.dev.opt-level=0"]);
     for name in CRATES {
         command.args(["-p", name]);
     }

@@ -45,11 +45,10 @@ const TARGET: &str = if cfg!(target_arch = "aarch64") {
 
 /// Settings of cargo for [`Build::Unchecked`]. Build scripts and macros keep their assertions, so
 /// that cargo does not build them again.
-const UNCHECKED: [&str; 6] = [
+const UNCHECKED: [&str; 5] = [
     "profile.dev.debug-assertions=false",
     "profile.dev.overflow-checks=false",
     "profile.dev.debug=false",
-    "profile.dev.opt-level=0",
     "profile.dev.build-override.debug-assertions=true",
     "profile.dev.build-override.overflow-checks=true",
 ];
