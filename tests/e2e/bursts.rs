@@ -3,21 +3,15 @@
 
 use midair_tests::Result;
 use midair_tests::attacher::Attacher;
-use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::lab::Lab;
 use midair_tests::modellog::Dispatch;
 use midair_tests::table::Csv;
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, ask};
 use serde_json::Value;
 use std::time::Duration;
 
 /// Where this program's kernels differ: `vadd` has smaller grids.
 const SCALE_FROM: u32 = 65_536;
-
-fn ask(target: &mut LabTarget, word: &str) -> Result<()> {
-    target.send(word)?;
-    target.expect(word.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
 
 fn value(document: &Value, path: &str) -> Result<f64> {
     let value = document.pointer(path).and_then(Value::as_f64);

@@ -2,34 +2,13 @@
 //! calls, with arguments and results. Whenever it is notified of the start of a call, it is also
 //! notified of the end.
 
-use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
 use midair_tests::lab::Lab;
 use midair_tests::stage::{command, stage};
 use midair_tests::target::{PATIENCE, Target, until};
-use midair_tests::workspace;
+use midair_tests::{Result, client};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// Compiles the tool so that it writes to `log`, a path as the target sees it.
-fn compile(dir: &Path, log: &str) -> Result<PathBuf> {
-    let out = dir.join("callback_tool.so");
-    let status = Command::new("cc")
-        .args([
-            "-shared", "-fPIC", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror",
-        ])
-        .arg(format!("-DLOG=\"{log}\""))
-        .arg(workspace().join("tests/c/callback_tool.c"))
-        .arg("-o")
-        .arg(&out)
-        .arg("-L")
-        .arg(stage()?.join("lib"))
-        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
-        .status()?;
-    assert!(status.success(), "the tool does not compile");
-    Ok(out)
-}
+use std::path::Path;
 
 fn attach(pid: i32, tool: &Path, dir: &Path) -> Result<Target> {
     let mut rocprof_attach = command("rocprof-attach")?;
@@ -49,7 +28,7 @@ fn detach(mut attacher: Target) -> Result<()> {
 }
 
 /// Returns the numbers in the last session's final line.
-fn last_end(log: &Path) -> Result<BTreeMap<String, u64>> {
+pub(super) fn last_end(log: &Path) -> Result<BTreeMap<String, u64>> {
     let text = std::fs::read_to_string(log)?;
     let line = text
         .lines()
@@ -67,7 +46,7 @@ fn arguments_and_results_are_those_of_the_program() -> Result<()> {
         return Ok(());
     };
     let log = lab.scratch().join("tool.log");
-    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let tool = client::tool(&lab, "callback_tool", "callback_tool", &log, &[])?;
     let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
     let (program, kernels) = (lab.program("told")?, lab.kernels()?);
     let mut target = lab.run(&program).arg(library).arg(kernels).spawn()?;
@@ -139,7 +118,7 @@ fn the_exit_of_a_call_is_reported_after_a_detach_or_a_stop() -> Result<()> {
         return Ok(());
     };
     let log = lab.scratch().join("tool.log");
-    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let tool = client::tool(&lab, "callback_tool", "callback_tool", &log, &[])?;
     let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
     let (program, kernels) = (lab.program("told")?, lab.kernels()?);
     let mut target = lab.run(&program).arg(library).arg(kernels).spawn()?;
@@ -185,7 +164,7 @@ fn every_enter_has_its_exit_over_twenty_attaches() -> Result<()> {
         return Ok(());
     };
     let log = lab.scratch().join("tool.log");
-    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let tool = client::tool(&lab, "callback_tool", "callback_tool", &log, &[])?;
     let mut target = lab.run("/lab/vadd").arg(1_000_000).arg(500).spawn()?;
     target.expect("iter 2")?;
     let mut told = 0;
@@ -223,7 +202,7 @@ fn calls_of_busy_threads_are_reported_in_pairs() -> Result<()> {
         return Ok(());
     };
     let log = lab.scratch().join("tool.log");
-    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let tool = client::tool(&lab, "callback_tool", "callback_tool", &log, &[])?;
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     for cycle in 0..3 {
         // The threads make 8 x 10000 x 2 calls. Most of these come before the first block of the

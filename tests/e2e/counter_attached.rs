@@ -7,7 +7,7 @@ use midair_tests::lab::{Lab, LabCommand, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::stage::{command, stage};
 use midair_tests::table::{Csv, json};
-use midair_tests::target::{Exit, PATIENCE, run};
+use midair_tests::target::{Exit, PATIENCE, ask, run};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -60,12 +60,6 @@ fn detach(mut attacher: LabTarget) -> Result<String> {
     Ok(said)
 }
 
-fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
-
 /// How many windows the log has so far, whatever is in them.
 fn windows(log: &ModelLog) -> usize {
     let all = log.records.iter();
@@ -94,18 +88,18 @@ fn windows_are_only_around_what_is_recorded() -> Result<()> {
         for round in 0..3 {
             if begins_paused || round > 0 {
                 let before = windows(&target.model_log()?);
-                tell(&mut target, "outside 20")?;
+                ask(&mut target, "outside 20")?;
                 let after = windows(&target.model_log()?);
                 assert_eq!(
                     after, before,
                     "{how}: no window is around what is not recorded"
                 );
-                tell(&mut target, "resume")?;
+                ask(&mut target, "resume")?;
             }
-            tell(&mut target, "inside 20")?;
-            tell(&mut target, "pause")?;
+            ask(&mut target, "inside 20")?;
+            ask(&mut target, "pause")?;
         }
-        tell(&mut target, "outside 20")?;
+        ask(&mut target, "outside 20")?;
         let said = detach(attacher)?;
         target.send("quit")?;
         target.expect("done")?;
@@ -259,7 +253,7 @@ fn idle(lab: &Lab) -> Result<LabTarget> {
     let command: LabCommand<'_> = lab.run(&lab.program("regions")?);
     let mut target = command.arg(&library).arg(lab.kernels()?).spawn()?;
     target.expect("ready")?;
-    tell(&mut target, "inside 1")?;
+    ask(&mut target, "inside 1")?;
     Ok(target)
 }
 
@@ -385,7 +379,7 @@ fn groups_of_an_input_file_take_turns_in_a_running_process() -> Result<()> {
         }
         let mut attacher = command.spawn()?;
         attacher.expect("Press Enter to detach...")?;
-        tell(&mut target, "inside 60")?;
+        ask(&mut target, "inside 60")?;
         let said = detach(attacher)?;
         let values = values(out.path())?;
         let count = |name: &str| values.get(&(name.to_owned(), 256)).map_or(0, Vec::len);
@@ -400,7 +394,7 @@ fn groups_of_an_input_file_take_turns_in_a_running_process() -> Result<()> {
         let exact = &values[&("SQ_WAVES".to_owned(), 256)];
         assert!(exact.iter().all(|waves| *waves == 4.0), "{all}");
     }
-    tell(&mut target, "outside 1")?;
+    ask(&mut target, "outside 1")?;
     Ok(())
 }
 
@@ -453,13 +447,13 @@ fn a_session_without_counters_changes_nothing_for_them() -> Result<()> {
         let command: LabCommand<'_> = lab.run(&lab.program("regions")?).log_name(name);
         let mut target = command.arg(&library).arg(lab.kernels()?).spawn()?;
         target.expect("ready")?;
-        tell(&mut target, "inside 5")?;
+        ask(&mut target, "inside 5")?;
         let mut bytes = Vec::new();
         for words in rounds {
             let session = words
                 .map(|words| attached(&lab, &target, words))
                 .transpose()?;
-            tell(&mut target, "inside 20")?;
+            ask(&mut target, "inside 20")?;
             bytes.push(writable(&maps(target.target.pid())?));
             if let Some((attacher, _out)) = session {
                 detach(attacher)?;

@@ -1,13 +1,13 @@
 //! Windows of counters on queues, and in processes, that are not as HIP's: what becomes of each is the
 //! model's log to tell.
 
-use crate::counter_windows::{Attached, WAVES, quit, raw, tell, until_known, windows};
+use crate::counter_windows::{Attached, WAVES, quit, raw, until_known, windows};
 use crate::counters::files;
 use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab};
 use midair_tests::modellog::ModelLog;
 use midair_tests::table::Csv;
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, ask};
 use std::collections::BTreeMap;
 
 /// The names of HSA's functions that write the index of a queue, and how often each was called.
@@ -31,11 +31,11 @@ fn a_trace_of_calls_has_the_programs_own_only() -> Result<()> {
         return Ok(());
     };
     let mut target = raw(&lab, 256, GpuModel::Doorbell)?;
-    tell(&mut target, "burst 16 1")?;
+    ask(&mut target, "burst 16 1")?;
     let words = [WAVES[0], WAVES[1], "--hsa-core-trace"];
     let mut attached = Attached::to(&lab, &target, &words)?;
     let first = until_known(&mut target)?;
-    tell(&mut target, "burst 40 1")?;
+    ask(&mut target, "burst 40 1")?;
     attached.attacher.send("")?;
     attached.attacher.target.wait(PATIENCE)?.success()?;
     let log = quit(target)?;
@@ -64,10 +64,10 @@ fn queues_without_times_and_intercept_queues_have_none() -> Result<()> {
         .env("MODEL_LATCH", 0)
         .spawn()?;
     target.expect("ready")?;
-    tell(&mut target, "go")?;
+    ask(&mut target, "go")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
-    tell(&mut target, "go")?;
-    tell(&mut target, "go")?;
+    ask(&mut target, "go")?;
+    ask(&mut target, "go")?;
     // Kernels were launched, and nothing came back of them.
     let session = attached.detach_as(32)?;
     target.send("quit")?;
@@ -95,10 +95,10 @@ fn a_program_may_shut_hsa_down_meanwhile() -> Result<()> {
         return Ok(());
     };
     let mut target = raw(&lab, 256, GpuModel::Doorbell)?;
-    tell(&mut target, "burst 16 1")?;
+    ask(&mut target, "burst 16 1")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
     let first = until_known(&mut target)?;
-    tell(&mut target, "burst 40 1")?;
+    ask(&mut target, "burst 40 1")?;
     let log = quit(target)?;
     let session = attached.ended()?;
     assert_eq!(log.dispatches().count() as u64, 16 + first + 40);
@@ -114,14 +114,14 @@ fn a_program_may_fork_meanwhile() -> Result<()> {
         return Ok(());
     };
     let mut target = raw(&lab, 256, GpuModel::Doorbell)?;
-    tell(&mut target, "burst 16 1")?;
+    ask(&mut target, "burst 16 1")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
     let first = until_known(&mut target)?;
     for _ in 0..3 {
-        tell(&mut target, "burst 8 1")?;
-        tell(&mut target, "fork")?;
+        ask(&mut target, "burst 8 1")?;
+        ask(&mut target, "fork")?;
     }
-    tell(&mut target, "burst 8 1")?;
+    ask(&mut target, "burst 8 1")?;
     let session = attached.detach()?;
     let log = quit(target)?;
     assert_eq!(session.count("dispatches"), first + 32, "{}", session.said);
@@ -139,17 +139,17 @@ fn a_program_may_become_another_one_meanwhile() -> Result<()> {
         return Ok(());
     };
     let mut target = raw(&lab, 256, GpuModel::Doorbell)?;
-    tell(&mut target, "burst 16 1")?;
+    ask(&mut target, "burst 16 1")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
     until_known(&mut target)?;
-    tell(&mut target, "burst 8 1")?;
+    ask(&mut target, "burst 8 1")?;
     target.send("become")?;
     target.expect("ready")?;
     drop(attached.ended());
-    tell(&mut target, "burst 16 1")?;
+    ask(&mut target, "burst 16 1")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
     let first = until_known(&mut target)?;
-    tell(&mut target, "burst 8 1")?;
+    ask(&mut target, "burst 8 1")?;
     let session = attached.detach()?;
     target.send("quit")?;
     target.expect("done")?;

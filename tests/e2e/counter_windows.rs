@@ -6,7 +6,7 @@ use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::{Dispatch, Event, ModelLog, Packet};
 use midair_tests::table::{Csv, json};
-use midair_tests::target::{PATIENCE, in_turn, until};
+use midair_tests::target::{PATIENCE, ask, in_turn, until};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -245,12 +245,6 @@ impl Attached {
     }
 }
 
-pub fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
-
 pub fn quit(mut target: LabTarget) -> Result<ModelLog> {
     target.send("quit")?;
     let log = target.log.clone();
@@ -285,10 +279,10 @@ fn of_a_thousand_dispatches_over_four_streams() -> Result<()> {
     target.send("pause 400")?;
     target.expect("pause")?;
     // Every queue has been used, so it is known from the start on.
-    tell(&mut target, "rounds 2")?;
+    ask(&mut target, "rounds 2")?;
     let before = target.model_log()?.dispatches().count();
     let attached = Attached::to(&lab, &target, &GROUPS)?;
-    tell(&mut target, "rounds 125")?;
+    ask(&mut target, "rounds 125")?;
     let session = attached.detach()?;
     let log = quit(target)?;
     assert_eq!(session.count("dispatches"), 1000, "{}", session.said);
@@ -325,7 +319,7 @@ pub fn raw(lab: &Lab, size: u32, model: GpuModel) -> Result<LabTarget> {
 pub fn until_known(target: &mut LabTarget) -> Result<u64> {
     let (before, mut launched) = (windows(&target.model_log()?).len(), 0);
     until("a window on the queue", || {
-        tell(target, "burst 1 1")?;
+        ask(target, "burst 1 1")?;
         launched += 1;
         Ok(windows(&target.model_log()?).len() > before)
     })?;
@@ -342,11 +336,11 @@ fn of_a_ring_of_64_packets_and_two_producers() -> Result<()> {
     };
     for model in [GpuModel::Doorbell, GpuModel::Eager(5)] {
         let mut target = raw(&lab, 64, model)?;
-        tell(&mut target, "burst 16 1")?;
+        ask(&mut target, "burst 16 1")?;
         let attached = Attached::to(&lab, &target, &WAVES)?;
         // The worker thread has met the queue before the second burst.
-        tell(&mut target, "burst 100 1")?;
-        tell(&mut target, "burst 1500 2")?;
+        ask(&mut target, "burst 100 1")?;
+        ask(&mut target, "burst 1500 2")?;
         let session = attached.detach()?;
         let log = quit(target)?;
         assert_eq!(session.count("dispatches"), 3100, "{}", session.said);
@@ -371,12 +365,12 @@ fn of_packets_that_are_reserved_together() -> Result<()> {
         return Ok(());
     };
     let mut target = raw(&lab, 256, GpuModel::Doorbell)?;
-    tell(&mut target, "burst 16 1")?;
+    ask(&mut target, "burst 16 1")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
     // By these the queue is known, and that the program looks at the room in it. What follows needs
     // no more windows than are ready at the start, whatever the worker thread does meanwhile.
     let first = until_known(&mut target)?;
-    tell(&mut target, "many 40")?;
+    ask(&mut target, "many 40")?;
     let session = attached.detach()?;
     quit(target)?;
     assert_eq!(session.count("dispatches"), first + 40, "{}", session.said);
@@ -391,12 +385,12 @@ fn of_other_ways_to_reserve() -> Result<()> {
         return Ok(());
     };
     let mut target = raw(&lab, 256, GpuModel::Doorbell)?;
-    tell(&mut target, "burst 16 1")?;
+    ask(&mut target, "burst 16 1")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
     let first = until_known(&mut target)?;
-    tell(&mut target, "burst 100 1")?;
+    ask(&mut target, "burst 100 1")?;
     for how in ["cas 40", "store 40"] {
-        tell(&mut target, how)?;
+        ask(&mut target, how)?;
     }
     let session = attached.detach()?;
     let log = quit(target)?;
@@ -433,15 +427,15 @@ fn ends_at_each_step(how: End) -> Result<()> {
         return Ok(());
     };
     let mut target = raw(&lab, 64, GpuModel::Doorbell)?;
-    tell(&mut target, "burst 16 1")?;
+    ask(&mut target, "burst 16 1")?;
     let mut rounds = 0;
     for at in 0..=STEPS.len() {
         let attached = again(&lab, &target)?;
         // Until the queue is known there are no windows.
-        tell(&mut target, "burst 64 1")?;
+        ask(&mut target, "burst 64 1")?;
         let (before, behind) = STEPS.split_at(at);
         for step in before {
-            tell(&mut target, step)?;
+            ask(&mut target, step)?;
         }
         match how {
             End::Detach => attached.leave()?,
@@ -449,15 +443,15 @@ fn ends_at_each_step(how: End) -> Result<()> {
         }
         // The program does not notice: its kernel runs, and so do those behind it.
         for step in behind {
-            tell(&mut target, step)?;
+            ask(&mut target, step)?;
         }
-        tell(&mut target, "burst 64 1")?;
+        ask(&mut target, "burst 64 1")?;
         rounds += 1;
     }
     // A whole session counts as if there had been none before.
     let attached = again(&lab, &target)?;
     let first = until_known(&mut target)?;
-    tell(&mut target, "burst 64 1")?;
+    ask(&mut target, "burst 64 1")?;
     let session = attached.detach()?;
     let log = quit(target)?;
     for (times, values) in &session.values {
@@ -498,11 +492,11 @@ fn of_eight_xccs_verdicts_and_sums_are_the_logs() -> Result<()> {
         return Ok(());
     };
     let mut target = begin(program(&lab, 2)?.gpu("8,32,304,1"))?;
-    tell(&mut target, "stop")?;
+    ask(&mut target, "stop")?;
     target.send("pause 400")?;
     target.expect("pause")?;
     let attached = Attached::to(&lab, &target, &WAVES)?;
-    tell(&mut target, "rounds 50")?;
+    ask(&mut target, "rounds 50")?;
     let session = attached.detach()?;
     let log = quit(target)?;
     assert_eq!(session.count("dispatches"), 200, "{}", session.said);

@@ -4,7 +4,7 @@ use crate::profiler::{Counter, Profiler, Tables, Trace, USUAL, Work, changed};
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::snapshot::Snapshot;
-use midair_tests::target::{Exit, PATIENCE, until};
+use midair_tests::target::{Exit, PATIENCE, ask, until};
 use midair_tests::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,12 +13,6 @@ use std::time::{Duration, Instant};
 const TARGET_KILLED: i32 = 31;
 /// Name of the worker thread in a target.
 const WORKER: &str = "midair-worker";
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
 
 /// Returns how many ended dispatches with this grid.x the log has.
 fn ended(target: &LabTarget, grid: u32) -> Result<usize> {

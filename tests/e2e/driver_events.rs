@@ -48,26 +48,31 @@ impl Driver {
         Ok(target)
     }
 
-    /// Compiles the sample client. Returns its path, and the path of the file to which it writes.
     fn client(&self) -> Result<(PathBuf, PathBuf)> {
-        let tool = self.kit.scratch().join("libclient.so");
-        let log = self.kit.scratch().join("client.log");
-        let mut compiler = Command::new("g++");
-        compiler.env_clear().envs(plain_environment());
-        compiler
-            .args(["-std=c++17", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra"])
-            .args(["-Werror", "-Wl,--no-undefined"])
-            .arg(format!("-DLOG=\"{}\"", log.display()))
-            .arg(workspace().join("tests/clients/driver_events.cpp"))
-            .arg("-o")
-            .arg(&tool)
-            .arg(format!("-I{}", include()?.display()))
-            .arg(format!("-I{}", stand_ins().display()))
-            .arg(format!("-L{}", stage()?.join("lib").display()))
-            .arg("-lrocprofiler-sdk");
-        run(compiler, Duration::from_secs(120))?.success()?;
-        Ok((tool, log))
+        sample_client(&self.kit, "driver_events")
     }
+}
+
+/// Compiles the sample client of this name against the headers of the stand-ins. Returns its path, and the
+/// path of the file to which it writes.
+pub(crate) fn sample_client(kit: &Kit, name: &str) -> Result<(PathBuf, PathBuf)> {
+    let tool = kit.scratch().join("libclient.so");
+    let log = kit.scratch().join("client.log");
+    let mut compiler = Command::new("g++");
+    compiler.env_clear().envs(plain_environment());
+    compiler
+        .args(["-std=c++17", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra"])
+        .args(["-Werror", "-Wl,--no-undefined"])
+        .arg(format!("-DLOG=\"{}\"", log.display()))
+        .arg(workspace().join(format!("tests/clients/{name}.cpp")))
+        .arg("-o")
+        .arg(&tool)
+        .arg(format!("-I{}", include()?.display()))
+        .arg(format!("-I{}", stand_ins().display()))
+        .arg(format!("-L{}", stage()?.join("lib").display()))
+        .arg("-lrocprofiler-sdk");
+    run(compiler, Duration::from_secs(120))?.success()?;
+    Ok((tool, log))
 }
 
 /// Sends a command and returns the number in the answer.
@@ -78,7 +83,7 @@ fn ask(target: &mut LabTarget, command: &str) -> Result<u64> {
     Ok(number.parse()?)
 }
 
-fn quit(mut target: LabTarget) -> Result<()> {
+pub(crate) fn quit(mut target: LabTarget) -> Result<()> {
     target.send("quit")?;
     target.expect("done")?;
     target.target.wait(PATIENCE)?.success()?;
@@ -109,7 +114,8 @@ fn told_of(rounds: u64) -> Counts {
     told
 }
 
-fn report(log: &Path) -> Result<Counts> {
+/// Reads how often a sample client was notified of each thing, and removes the file.
+pub(crate) fn report(log: &Path) -> Result<Counts> {
     let text = std::fs::read_to_string(log)?;
     std::fs::remove_file(log)?;
     assert!(text.ends_with("end\n"), "{text}");

@@ -5,11 +5,11 @@
 use crate::profiler::compare::logged_copies;
 use crate::profiler::{Counter, since};
 use midair_tests::attacher::{Attacher, Traced};
-use midair_tests::lab::{GpuModel, Lab, LabTarget};
+use midair_tests::lab::{GpuModel, Lab};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::stage;
 use midair_tests::table::{Csv, json};
-use midair_tests::target::{PATIENCE, run};
+use midair_tests::target::{PATIENCE, ask, run};
 use midair_tests::{Result, python};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -288,12 +288,6 @@ const WRITTEN: [&str; 10] = [
     "--summary-groups",
     "KERNEL_.*|MEMORY_COPY",
 ];
-
-fn ask(target: &mut LabTarget, words: &str) -> Result<()> {
-    target.send(words)?;
-    target.expect(words.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
 
 fn session(lab: &Lab, model: GpuModel) -> Result<()> {
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);

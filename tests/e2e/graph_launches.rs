@@ -12,7 +12,7 @@ use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabCommand, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::table::json;
-use midair_tests::target::{PATIENCE, until};
+use midair_tests::target::{PATIENCE, ask, until};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -160,11 +160,6 @@ fn launches_more(target: &LabTarget, kernels: usize) -> Result<()> {
     until("further launches", || {
         Ok(target.model_log()?.dispatches().count() >= before + kernels)
     })
-}
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command).map(drop)
 }
 
 /// Ends the program, and returns its log.

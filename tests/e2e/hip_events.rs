@@ -11,7 +11,7 @@ use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::table::json;
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, ask};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -142,12 +142,6 @@ impl Session {
         let all = self.events.iter();
         all.filter(|told| told.operation == operation).count()
     }
-}
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    let name = command.split(' ').next().unwrap_or(command);
-    target.expect(name).map(drop)
 }
 
 /// What the program did.

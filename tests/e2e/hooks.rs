@@ -2,33 +2,18 @@
 //! at once, at the first attach, at later ones, for tools that a later attach does not name, and at
 //! the end of the process.
 
-use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
 use midair_tests::lab::Lab;
 use midair_tests::stage::{command, stage};
 use midair_tests::target::{PATIENCE, Target};
-use midair_tests::workspace;
+use midair_tests::{Result, client};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Compiles a tool of a kind (see its source) that writes to `log`, which is a path as the target
 /// sees it.
 fn compile(lab: &Lab, log: &Path, name: &str, kind: u32) -> Result<PathBuf> {
-    let out = lab.scratch().join(format!("{name}.so"));
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
-        .arg(format!("-DLOG=\"{}\"", lab.inside(log)?))
-        .arg(format!("-DNAME=\"{name}\""))
-        .arg(format!("-DKIND={kind}"))
-        .arg(workspace().join("tests/c/hooks_tool.c"))
-        .arg("-o")
-        .arg(&out)
-        .arg("-L")
-        .arg(stage()?.join("lib"))
-        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
-        .status()?;
-    assert!(status.success(), "the tool does not compile");
-    Ok(out)
+    let (name_of, kind) = (format!("-DNAME=\"{name}\""), format!("-DKIND={kind}"));
+    client::tool(lab, "hooks_tool", name, log, &[&name_of, &kind])
 }
 
 struct Sessions {

@@ -9,7 +9,7 @@ use crate::profiler::{Counter, Kernel, Profiler, Trace, USUAL, since};
 use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, ask};
 use std::collections::{BTreeMap, BTreeSet};
 
 const VADD: &str = "vadd(float const*, float const*, float*, int)";
@@ -101,12 +101,6 @@ fn same_copies(trace: &Trace, log: &ModelLog) {
     }
     let both: BTreeSet<_> = sent_to.intersection(&fetched_from).copied().collect();
     assert!(!both.is_empty(), "the directions are mixed up");
-}
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
 }
 
 /// Waits until the log has `count` dispatches more than in `before`.

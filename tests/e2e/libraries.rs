@@ -2,21 +2,20 @@
 //! facts (`tests/src/libraries.rs`). The view of a sample client and the command line's files are
 //! compared with what the libraries themselves wrote of their calls.
 
-use crate::headers::{include, stand_ins};
+use crate::driver_events::{quit, report, sample_client};
+use midair_tests::Result;
 use midair_tests::attacher::Attacher;
 use midair_tests::caller::{Counts, between};
 use midair_tests::lab::LabTarget;
 use midair_tests::libraries::{self, LOG};
 use midair_tests::python::python;
-use midair_tests::stage::{command, plain_environment, stage};
+use midair_tests::stage::{command, stage};
 use midair_tests::stand_in::Kit;
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, Target, run};
-use midair_tests::{Result, workspace};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// The options that ask for them.
 const OPTIONS: [&str; 3] = ["--rccl-trace", "--rocdecode-trace", "--rocjpeg-trace"];
@@ -72,38 +71,14 @@ impl Libraries {
         libraries::calls(&self.log)
     }
 
-    /// Compiles the sample client. Returns its path, and the path of the file to which it writes.
     fn client(&self) -> Result<(PathBuf, PathBuf)> {
-        let tool = self.kit.scratch().join("libclient.so");
-        let log = self.kit.scratch().join("client.log");
-        let mut compiler = Command::new("g++");
-        compiler.env_clear().envs(plain_environment());
-        compiler
-            .args(["-std=c++17", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra"])
-            .args(["-Werror", "-Wl,--no-undefined"])
-            .arg(format!("-DLOG=\"{}\"", log.display()))
-            .arg(workspace().join("tests/clients/libraries.cpp"))
-            .arg("-o")
-            .arg(&tool)
-            .arg(format!("-I{}", include()?.display()))
-            .arg(format!("-I{}", stand_ins().display()))
-            .arg(format!("-L{}", stage()?.join("lib").display()))
-            .arg("-lrocprofiler-sdk");
-        run(compiler, Duration::from_secs(120))?.success()?;
-        Ok((tool, log))
+        sample_client(&self.kit, "libraries")
     }
 }
 
 fn work(target: &mut LabTarget, rounds: u64) -> Result<()> {
     target.send(&format!("calls {rounds}"))?;
     target.expect("calls")?;
-    Ok(())
-}
-
-fn quit(mut target: LabTarget) -> Result<()> {
-    target.send("quit")?;
-    target.expect("done")?;
-    target.target.wait(PATIENCE)?.success()?;
     Ok(())
 }
 
@@ -118,19 +93,6 @@ fn told_of(calls: &Counts) -> Counts {
         told.insert(format!("ROCPROFILER_RUNTIME_INITIALIZATION_{which}"), 1);
     }
     told
-}
-
-fn report(log: &Path) -> Result<Counts> {
-    let text = std::fs::read_to_string(log)?;
-    std::fs::remove_file(log)?;
-    assert!(text.ends_with("end\n"), "{text}");
-    text.lines()
-        .take_while(|line| *line != "end")
-        .map(|line| {
-            let (count, name) = line.split_once(' ').ok_or("a count and a name")?;
-            Ok((name.to_owned(), count.parse()?))
-        })
-        .collect()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use midair_tests::modellog::ModelLog;
 use midair_tests::snapshot::Snapshot;
 use midair_tests::stage::{command, stage};
 use midair_tests::stand_in::Kit;
-use midair_tests::target::{PATIENCE, Target, run, until};
+use midair_tests::target::{PATIENCE, Target, ask, run, until};
 use midair_tests::{Result, is_root_for, workspace};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -69,12 +69,6 @@ fn start(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
     target.expect("ready")?;
     listens(target.pid())?;
     Ok(target)
-}
-
-fn ask(target: &mut LabTarget, words: &str) -> Result<()> {
-    target.send(words)?;
-    target.expect(words.split(' ').next().unwrap_or_default())?;
-    Ok(())
 }
 
 fn quit(mut target: LabTarget) -> Result<()> {

@@ -6,7 +6,7 @@ use midair_tests::attacher::{Attacher, Call, Traced, by_function, check_calls};
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::stage::{command, stage};
 use midair_tests::table::Csv;
-use midair_tests::target::{PATIENCE, Target};
+use midair_tests::target::{PATIENCE, Target, ask};
 use midair_tests::workspace;
 use std::collections::BTreeMap;
 
@@ -23,12 +23,6 @@ fn start(lab: &Lab, library: &str) -> Result<LabTarget> {
 fn ours(lab: &Lab) -> Result<LabTarget> {
     let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
     start(lab, &library)
-}
-
-fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
 }
 
 fn tid(target: &mut LabTarget) -> Result<i32> {
@@ -107,8 +101,8 @@ fn ranges_are_nested_as_in_the_program() -> Result<()> {
             "csv",
         ],
     )?;
-    tell(&mut target, "nest 50")?;
-    tell(&mut target, "threads 8 100")?;
+    ask(&mut target, "nest 50")?;
+    ask(&mut target, "threads 8 100")?;
     let traced = attacher.detach()?.code(0)?;
     let (markers, hip) = (traced.markers()?, traced.calls()?);
     assert_eq!(markers.len(), 50 * 4 + 8 * 100 * 2);
@@ -137,12 +131,12 @@ fn ranges_are_nested_as_in_the_program() -> Result<()> {
 
     // Nothing is recorded after the detach, nor without the option. The next attach records as the
     // first one did.
-    tell(&mut target, "nest 5")?;
+    ask(&mut target, "nest 5")?;
     let attacher = Attacher::start(pid, &["--hip-runtime-trace", "--output-format", "csv"])?;
-    tell(&mut target, "nest 5")?;
+    ask(&mut target, "nest 5")?;
     assert!(attacher.detach()?.code(0)?.markers()?.is_empty());
     let attacher = Attacher::start(pid, &["--runtime-trace", "--output-format", "csv"])?;
-    tell(&mut target, "nest 7")?;
+    ask(&mut target, "nest 7")?;
     let traced = attacher.detach()?.code(0)?;
     check_nest(&traced.markers()?, 7, main, &traced.calls()?)?;
     assert_eq!(traced.markers()?.len(), 28);
@@ -158,8 +152,8 @@ fn ranges_that_cross_the_edge_of_a_recording_are_marked() -> Result<()> {
     let pid = target.pid();
     let words = ["--marker-trace", "--output-format", "csv"];
     let attacher = Attacher::start(pid, &words)?;
-    tell(&mut target, "open")?;
-    tell(&mut target, "long 3")?;
+    ask(&mut target, "open")?;
+    ask(&mut target, "long 3")?;
     let traced = attacher.detach()?.code(0)?;
     let markers = traced.markers()?;
     assert_eq!(markers.len(), 3);
@@ -173,8 +167,8 @@ fn ranges_that_cross_the_edge_of_a_recording_are_marked() -> Result<()> {
 
     // The ranges end in the next recording, which has not seen them start.
     let attacher = Attacher::start(pid, &words)?;
-    tell(&mut target, "shut")?;
-    tell(&mut target, "nest 1")?;
+    ask(&mut target, "shut")?;
+    ask(&mut target, "nest 1")?;
     let traced = attacher.detach()?.code(0)?;
     assert_eq!(traced.markers()?.len(), 4);
     assert!(
@@ -194,8 +188,8 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
     let pid = target.pid();
     let words = ["--marker-trace", "--output-format", "csv"];
     let attacher = Attacher::start(pid, &words)?;
-    tell(&mut target, "deep 200")?;
-    tell(&mut target, "nest 1")?;
+    ask(&mut target, "deep 200")?;
+    ask(&mut target, "nest 1")?;
     let traced = attacher.detach()?.code(32)?;
     // The outermost ones are left out, 16 at a time.
     assert_eq!(by_function(&traced.markers()?)["level"], 120);
@@ -215,7 +209,7 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
 
     // A program that forgets to pop has its other ranges all the same.
     let attacher = Attacher::start(pid, &words)?;
-    tell(&mut target, "forget 300")?;
+    ask(&mut target, "forget 300")?;
     let traced = attacher.detach()?.code(0)?;
     assert_eq!(by_function(&traced.markers()?)["good"], 300);
     assert!(
@@ -225,9 +219,9 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
     );
 
     let attacher = Attacher::start(pid, &words)?;
-    tell(&mut target, "long 1024")?;
-    tell(&mut target, "long 5000")?;
-    tell(&mut target, "small")?;
+    ask(&mut target, "long 1024")?;
+    ask(&mut target, "long 5000")?;
+    ask(&mut target, "small")?;
     let traced = attacher.detach()?.code(0)?;
     let markers = traced.markers()?;
     let counts: BTreeMap<String, u64> = by_function(&markers);
@@ -309,13 +303,13 @@ fn the_old_library_is_recorded_through_its_callback() -> Result<()> {
             "csv",
         ];
         let attacher = Attacher::start(pid, &words)?;
-        tell(&mut target, "nest 20")?;
-        tell(&mut target, "open")?;
+        ask(&mut target, "nest 20")?;
+        ask(&mut target, "open")?;
         let traced = attacher.detach()?.code(0)?;
         let markers = traced.markers()?;
         check_nest(&markers, 20, main, &traced.calls()?)?;
         assert_eq!(markers.len(), 20 * 4 + 2);
-        tell(&mut target, "shut")?;
+        ask(&mut target, "shut")?;
     }
     end(target)
 }

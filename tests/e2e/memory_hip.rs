@@ -2,17 +2,15 @@
 //! them.
 
 use crate::profiler::{Profiler, Trace};
-use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
-use midair_tests::stage::{command, stage};
+use midair_tests::stage::command;
 use midair_tests::stand_in::Kit;
 use midair_tests::table::json;
 use midair_tests::target::{PATIENCE, Target};
-use midair_tests::workspace;
+use midair_tests::{Result, client};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 /// Sends a command and returns what the program said before its answer.
 fn tell(target: &mut LabTarget, command: &str) -> Result<Vec<String>> {
@@ -118,23 +116,6 @@ fn hips_memory_belongs_to_its_calls() -> Result<()> {
     Ok(())
 }
 
-/// Compiles the tool so that it writes to `log`, a path as the target sees it.
-fn compile(dir: &Path, log: &str) -> Result<PathBuf> {
-    let out = dir.join("memory_tool.so");
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
-        .arg(format!("-DLOG=\"{log}\""))
-        .arg(workspace().join("tests/c/memory_tool.c"))
-        .arg("-o")
-        .arg(&out)
-        .arg("-L")
-        .arg(stage()?.join("lib"))
-        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
-        .status()?;
-    assert!(status.success(), "the tool does not compile");
-    Ok(out)
-}
-
 /// Runs a session of the tool, in which `act` is done, and returns the tool's lines.
 fn session(
     lab: &Lab,
@@ -175,7 +156,7 @@ fn a_tool_gets_memory_and_runtimes_in_amds_layout() -> Result<()> {
         return Ok(());
     };
     let log = lab.scratch().join("tool.log");
-    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let tool = client::tool(&lab, "memory_tool", "memory_tool", &log, &[])?;
     let (program, kernels) = (lab.program("memory")?, lab.kernels()?);
     let mut target = lab.run(&program).arg(&kernels).register(false).spawn()?;
     target.expect("ready")?;
@@ -216,7 +197,7 @@ fn runtimes_opened_while_attached_are_reported() -> Result<()> {
         return Ok(());
     };
     let log = lab.scratch().join("tool.log");
-    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let tool = client::tool(&lab, "memory_tool", "memory_tool", &log, &[])?;
     let program = lab.program("hip_memory")?;
     let mut target = lab.run(&program).register(false).spawn()?;
     target.expect("ready")?;

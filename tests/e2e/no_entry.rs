@@ -8,7 +8,7 @@ use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::stage::command;
 use midair_tests::stand_in::{Kit, QUEUES_PER_NODE};
 use midair_tests::table::{Csv, json};
-use midair_tests::target::{Exit, PATIENCE, Target, run, until};
+use midair_tests::target::{Exit, PATIENCE, Target, ask, run, until};
 use midair_tests::{Result, leave_out, workspace};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,12 +43,6 @@ fn start(kit: &Kit, more: &[(&str, &str)]) -> Result<LabTarget> {
     target.expect("ready")?;
     ask(&mut target, "work 1")?;
     Ok(target)
-}
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
 }
 
 /// Prepares `midair attach --no-entry` with these variables for the stand-in, and more arguments.

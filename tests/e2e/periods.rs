@@ -6,18 +6,12 @@ use crate::counters_launched::has_packet_library;
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::table::Csv;
-use midair_tests::target::{Exit, PATIENCE, until};
+use midair_tests::target::{Exit, PATIENCE, ask, until};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The midair thread that starts and ends periods. It ends with the last one.
 const THREAD: &str = "midair-periods";
-
-fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
 
 fn end(mut target: LabTarget) -> Result<Exit> {
     target.send("quit")?;
@@ -86,13 +80,13 @@ fn a_started_program_is_recorded_in_its_periods_alone() -> Result<()> {
         // Rounds that ended while the period was on, and the one in which it ended.
         let mut within = 0;
         loop {
-            tell(&mut target, "inside 1")?;
+            ask(&mut target, "inside 1")?;
             if !goes_on(pid)? {
                 break;
             }
             within += 1;
         }
-        tell(&mut target, "outside 5")?;
+        ask(&mut target, "outside 5")?;
         let exit = end(target)?;
         if within == 0 {
             continue;
@@ -138,7 +132,7 @@ fn a_started_program_is_recorded_in_its_periods_alone() -> Result<()> {
     target.expect("ready")?;
     let pid = target.pid();
     until("the thread of periods", || goes_on(pid))?;
-    tell(&mut target, "outside 3")?;
+    ask(&mut target, "outside 3")?;
     end(target)?;
     let place = lab.outside(&format!("{stage}/periods-none"));
     let files = std::fs::read_dir(&place).into_iter().flatten().count();
@@ -169,7 +163,7 @@ fn a_running_program_is_recorded_in_its_periods_alone() -> Result<()> {
     let mut target = command.log_name("periods-attached.log").spawn()?;
     target.expect("ready")?;
     let pid = target.target.pid();
-    tell(&mut target, "outside 1")?;
+    ask(&mut target, "outside 1")?;
     // A period that starts with the recording, and one that never comes.
     for periods in [&["0:3:1"][..], &["3600:1:1"]] {
         let out = tempfile::tempdir_in(lab.scratch())?;
@@ -190,7 +184,7 @@ fn a_running_program_is_recorded_in_its_periods_alone() -> Result<()> {
         let mut within = 0;
         if periods == ["0:3:1"] {
             loop {
-                tell(&mut target, "inside 1")?;
+                ask(&mut target, "inside 1")?;
                 if !goes_on(pid)? {
                     break;
                 }
@@ -199,7 +193,7 @@ fn a_running_program_is_recorded_in_its_periods_alone() -> Result<()> {
         } else {
             assert!(goes_on(pid)?, "the period is waited for");
         }
-        tell(&mut target, "outside 5")?;
+        ask(&mut target, "outside 5")?;
         attacher.send("")?;
         let exit = attacher.target.wait(PATIENCE)?.success()?;
         assert!(!goes_on(pid)?, "the thread ends with the session");

@@ -6,7 +6,7 @@ use midair_tests::Result;
 use midair_tests::held::{Held, thread_named};
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, ask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,6 @@ const VADD: &str = "vadd(float const*, float const*, float*, int)";
 
 /// Why a dispatch has no times that the device took before its doorbell.
 const TAKEN_FIRST: &str = "the packet processor took it before midair set its signal";
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
 
 /// Starts `raw_hsa` with fifty rounds in each `go`, and waits until it is ready. Its queues are
 /// made without profiling. `unkind.rs` tests what becomes of that on a device that takes the

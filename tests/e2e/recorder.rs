@@ -5,16 +5,10 @@ use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::{command, stage};
 use midair_tests::table::Csv;
-use midair_tests::target::{PATIENCE, Target, until};
+use midair_tests::target::{PATIENCE, Target, ask, until};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-fn ask(target: &mut LabTarget, word: &str) -> Result<()> {
-    target.send(word)?;
-    target.expect(word)?;
-    Ok(())
-}
 
 fn streams(lab: &Lab) -> Result<LabTarget> {
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);

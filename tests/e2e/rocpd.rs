@@ -5,11 +5,11 @@ use crate::profiler::compare::logged_copies;
 use crate::profiler::{Counter, since};
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced};
-use midair_tests::lab::{GpuModel, Lab, LabTarget};
+use midair_tests::lab::{GpuModel, Lab};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::{command, stage};
 use midair_tests::table::{Csv, json};
-use midair_tests::target::{PATIENCE, run};
+use midair_tests::target::{PATIENCE, ask, run};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -195,12 +195,6 @@ fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
     let midair = &whole["rocprofiler-sdk-tool"][0]["metadata"]["midair"];
     assert_eq!(said, midair["untimed"]);
     Ok(untimed)
-}
-
-fn ask(target: &mut LabTarget, words: &str) -> Result<()> {
-    target.send(words)?;
-    target.expect(words.split(' ').next().unwrap_or_default())?;
-    Ok(())
 }
 
 /// Runs two sessions on a program with streams, which is idle when they start and end.

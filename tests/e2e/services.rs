@@ -3,47 +3,11 @@
 //! retirement of ids, and kinds of libraries that are not there. What the tool got is compared with
 //! the modelled GPU's log.
 
-use midair_tests::Result;
+use crate::callbacks::last_end;
 use midair_tests::lab::Lab;
 use midair_tests::stage::{command, stage};
 use midair_tests::target::{PATIENCE, Target, until};
-use midair_tests::workspace;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// Compiles the tool so that it writes to `log`. With `always` it starts its context by itself.
-fn compile(lab: &Lab, log: &Path, always: bool) -> Result<PathBuf> {
-    let out = lab.scratch().join(format!("services_{always}.so"));
-    let status = Command::new("cc")
-        .args([
-            "-shared", "-fPIC", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror",
-        ])
-        .arg(format!("-DLOG=\"{}\"", lab.inside(log)?))
-        .arg(format!("-DALWAYS={}", i32::from(always)))
-        .arg(workspace().join("tests/c/services_tool.c"))
-        .arg("-o")
-        .arg(&out)
-        .arg("-L")
-        .arg(stage()?.join("lib"))
-        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
-        .status()?;
-    assert!(status.success(), "the tool does not compile");
-    Ok(out)
-}
-
-/// Returns the numbers in the last session's final line.
-fn last_end(log: &Path) -> Result<BTreeMap<String, u64>> {
-    let text = std::fs::read_to_string(log)?;
-    let line = text
-        .lines()
-        .rfind(|line| line.starts_with("end "))
-        .ok_or("no session has ended")?;
-    let pairs = line.split(' ').filter_map(|word| word.split_once('='));
-    pairs
-        .map(|(name, value)| Ok((name.to_owned(), value.parse()?)))
-        .collect()
-}
+use midair_tests::{Result, client};
 
 #[test]
 fn an_attached_tool_is_told_of_all_work_from_its_beginning_to_its_end() -> Result<()> {
@@ -51,7 +15,7 @@ fn an_attached_tool_is_told_of_all_work_from_its_beginning_to_its_end() -> Resul
         return Ok(());
     };
     let log = lab.scratch().join("services.log");
-    let tool = compile(&lab, &log, false)?;
+    let tool = client::tool(&lab, "services_tool", "services", &log, &["-DALWAYS=0"])?;
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
     let mut target = lab.run(&program).arg(kernels).arg(2).spawn()?;
     target.expect("ready")?;
@@ -108,7 +72,8 @@ fn a_tool_of_a_started_program_is_told_of_all_work_and_given_the_table() -> Resu
         return Ok(());
     };
     let log = lab.scratch().join("services.log");
-    let tool = lab.inside(&compile(&lab, &log, true)?)?;
+    let tool = client::tool(&lab, "services_tool", "services", &log, &["-DALWAYS=1"])?;
+    let tool = lab.inside(&tool)?;
     let lib = lab.scratch().join("installed");
     std::fs::create_dir(&lib)?;
     for name in ["librocprofiler-register.so.0", "librocprofiler-sdk.so.1"] {

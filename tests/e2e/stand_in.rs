@@ -10,7 +10,7 @@ use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::python::python;
 use midair_tests::stand_in::{Kit, QUEUES_PER_NODE};
 use midair_tests::table::{Csv, json};
-use midair_tests::target::{PATIENCE, run};
+use midair_tests::target::{PATIENCE, ask, run};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,12 +28,6 @@ fn start(kit: &Kit, log: &str, variables: &[(&str, &str)]) -> Result<LabTarget> 
     let mut target = kit.start("two_gpus", log, &[&[KERNEL], variables].concat())?;
     target.expect("ready")?;
     Ok(target)
-}
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
 }
 
 fn quit(mut target: LabTarget) -> Result<()> {

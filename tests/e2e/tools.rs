@@ -2,31 +2,11 @@
 //! `ROCPROF_ATTACH_TOOL_LIBRARY`, is loaded into a running process. It gets buffers of records
 //! through AMD's interface, and again at the next attach.
 
-use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
 use midair_tests::lab::Lab;
-use midair_tests::stage::{command, stage};
+use midair_tests::stage::command;
 use midair_tests::target::{PATIENCE, Target};
-use midair_tests::workspace;
-use std::path::Path;
-use std::process::Command;
-
-/// Compiles the tool so that it writes to `log`, a path as the target sees it.
-fn compile(dir: &Path, log: &str) -> Result<std::path::PathBuf> {
-    let out = dir.join("counting_tool.so");
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
-        .arg(format!("-DLOG=\"{log}\""))
-        .arg(workspace().join("tests/c/counting_tool.c"))
-        .arg("-o")
-        .arg(&out)
-        .arg("-L")
-        .arg(stage()?.join("lib"))
-        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
-        .status()?;
-    assert!(status.success(), "the tool does not compile");
-    Ok(out)
-}
+use midair_tests::{Result, client};
 
 #[test]
 fn a_tool_with_buffers_counts_what_the_program_does() -> Result<()> {
@@ -34,7 +14,7 @@ fn a_tool_with_buffers_counts_what_the_program_does() -> Result<()> {
         return Ok(());
     };
     let log = lab.scratch().join("tool.log");
-    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let tool = client::tool(&lab, "counting_tool", "counting_tool", &log, &[])?;
     let mut caller = Caller::start(Caller::command(&lab)?.register(false))?;
     for session in 1..=2_u64 {
         let mut rocprof_attach = command("rocprof-attach")?;

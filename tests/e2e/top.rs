@@ -4,16 +4,10 @@ use crate::terminal::{Terminal, plain};
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::{command, stage};
-use midair_tests::target::{PATIENCE, Target, until};
+use midair_tests::target::{PATIENCE, Target, ask, until};
 use midair_tests::{Result, program};
 use serde_json::Value;
 use std::collections::BTreeMap;
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
 
 fn streams(lab: &Lab, threads: u32, kernel_ns: u64) -> Result<LabTarget> {
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);

@@ -5,7 +5,7 @@ use crate::profiler::{Profiler, Trace, Work, since};
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabCommand, LabTarget};
 use midair_tests::modellog::{Dispatch, Event, ModelLog};
-use midair_tests::target::{PATIENCE, until};
+use midair_tests::target::{PATIENCE, ask, until};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NOT_PROFILED: &str =
@@ -15,12 +15,6 @@ const TAKEN_FIRST: &str = "the packet processor took it before midair set its si
 const MEASURING_READS: u64 = 4;
 /// Grids of the program's own dispatches. All others are the runtime's, for copies by kernels.
 const OURS: std::ops::Range<u32> = 6000..7000;
-
-fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    target.expect(command.split(' ').next().unwrap_or_default())?;
-    Ok(())
-}
 
 /// Starts `late_queue` and waits until it is ready.
 fn program(

@@ -6,9 +6,11 @@ use crate::caller::assignments;
 use crate::compile;
 use crate::lab::{Lab, LabCommand, LabTarget};
 use crate::stage::stage;
+use crate::target::{PATIENCE, run};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The running program.
 pub struct ClientHost {
@@ -94,7 +96,7 @@ impl ClientHost {
     pub fn quit(mut self) -> Result<()> {
         self.send("quit")?;
         self.expect("done")?;
-        let exit = self.target.target.wait(crate::target::PATIENCE)?;
+        let exit = self.target.target.wait(PATIENCE)?;
         if exit.is_abort_of_amds_model() {
             return Ok(());
         }
@@ -113,6 +115,36 @@ impl DerefMut for ClientHost {
     fn deref_mut(&mut self) -> &mut LabTarget {
         &mut self.target
     }
+}
+
+/// Compiles a tool, `tests/c/SOURCE.c`, into a library in this directory of the lab. It is linked with the
+/// staged SDK and writes to `log`; `definitions` are further options of the compiler.
+///
+/// # Errors
+/// Fails when the tool does not compile.
+pub fn tool(
+    lab: &Lab,
+    source: &str,
+    name: &str,
+    log: &Path,
+    definitions: &[&str],
+) -> Result<PathBuf> {
+    let out = lab.scratch().join(format!("{name}.so"));
+    let mut compiler = Command::new("cc");
+    compiler
+        .args([
+            "-shared", "-fPIC", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror",
+        ])
+        .arg(format!("-DLOG=\"{}\"", lab.inside(log)?))
+        .args(definitions)
+        .arg(compile::sources().join(format!("{source}.c")))
+        .arg("-o")
+        .arg(&out)
+        .arg("-L")
+        .arg(stage()?.join("lib"))
+        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"]);
+    run(compiler, PATIENCE)?.success()?;
+    Ok(out)
 }
 
 /// Compiles a client against the staged headers.

@@ -355,6 +355,16 @@ pub fn run(command: Command, limit: Duration) -> Result<Exit> {
     Target::spawn(command)?.wait(limit)
 }
 
+/// Sends a command of some words, and waits for the answer, which starts with the first of them.
+///
+/// # Errors
+/// Fails as [`Target::send`] and [`Target::expect`] do.
+pub fn ask(target: &mut Target, command: &str) -> Result<()> {
+    target.send(command)?;
+    target.expect(command.split(' ').next().unwrap_or_default())?;
+    Ok(())
+}
+
 /// Repeats what a process refuses while it is busy, as it is until the lease of an attacher that was
 /// killed is over.
 ///
