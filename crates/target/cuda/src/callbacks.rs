@@ -154,12 +154,15 @@ impl FirstUse {
         let Some(driver) = Driver::open() else {
             return Ok(None);
         };
-        let driver = driver.function();
-        let is_used = is_registered(function, driver) && !STARTED.load(SeqCst);
+        let code = code_of(function);
+        let Some(data) = data_of_driver(driver.function()) else {
+            return Ok(None);
+        };
+        let is_used = is_registered(&code, &data) && !STARTED.load(SeqCst);
         if is_used || cupti.start().is_err() {
             return Ok(None);
         }
-        let first_use = Callbacks::replace(function, driver).map(FirstUse::of);
+        let first_use = Callbacks::replace_in(&code, &data).map(FirstUse::of);
         STARTED.store(matches!(first_use, Some(Err(_))), SeqCst);
         first_use.transpose()
     }
@@ -189,19 +192,16 @@ impl FirstUse {
     }
 }
 
-/// Whether the driver has a word that points into CUPTI's code. CUPTI 13.0 leaves it there when it is finalized.
-fn is_registered(cupti: usize, driver: usize) -> bool {
-    let code = code_of(cupti);
-    data_of(driver)
-        .iter()
-        .any(|range| !pointers(&code, range).is_empty())
+/// Whether the driver's data has a word that points into CUPTI's code. CUPTI 13.0 leaves it there when it is finalized.
+fn is_registered(code: &Range<usize>, data: &[Range<usize>]) -> bool {
+    data.iter().any(|range| !pointers(code, range).is_empty())
 }
 
 impl Callbacks {
     /// Replaces the words of the driver that point into CUPTI's code. `cupti` and `driver` are a function of each.
     /// Returns `None` where there is no such word, or there are more than midair knows; then nothing is changed.
     pub fn replace(cupti: usize, driver: usize) -> Option<Callbacks> {
-        Callbacks::replace_in(&code_of(cupti), &data_of(driver))
+        Callbacks::replace_in(&code_of(cupti), &data_of_driver(driver)?)
     }
 
     fn replace_in(code: &Range<usize>, data: &[Range<usize>]) -> Option<Callbacks> {
@@ -214,7 +214,7 @@ impl Callbacks {
 
     /// The same with words that CUPTI has written since.
     pub fn replace_more(&mut self, cupti: usize, driver: usize) -> Option<()> {
-        self.replace_more_in(&code_of(cupti), &data_of(driver))
+        self.replace_more_in(&code_of(cupti), &data_of_driver(driver)?)
     }
 
     fn replace_more_in(&mut self, code: &Range<usize>, data: &[Range<usize>]) -> Option<()> {
@@ -409,6 +409,18 @@ fn code_of(cupti: usize) -> Range<usize> {
     code.start..code.start + code.bytes
 }
 
+/// The driver's data that can be read and written, by one of its functions.
+fn data_of_driver(driver: usize) -> Option<Vec<Range<usize>>> {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", std::process::id())).ok()?;
+    let parts = data_of(driver);
+    Some(
+        parts
+            .iter()
+            .flat_map(|range| writable(&maps, range))
+            .collect(),
+    )
+}
+
 /// The addresses of words that point into CUPTI's code and have data behind them.
 fn pointers(code: &Range<usize>, data: &Range<usize>) -> Vec<usize> {
     let first = data.start.next_multiple_of(size_of::<usize>());
@@ -423,9 +435,7 @@ fn pointers(code: &Range<usize>, data: &Range<usize>) -> Vec<usize> {
         .collect()
 }
 
-/// The data, with the zeroed part, of the library that contains a function: its writable segments without those
-/// pages that the loader makes read-only. It is found in the loader's table, since a process may have thousands of
-/// mappings.
+/// The writable segments, with the zeroed part, of the library that contains a function.
 fn data_of(function: usize) -> Vec<Range<usize>> {
     struct Search {
         function: usize,
@@ -443,27 +453,22 @@ fn data_of(function: usize) -> Vec<Range<usize>> {
             // SAFETY: this is the loader's own table, which has this many headers.
             unsafe { &*info.dlpi_phdr.add(index) }
         });
-        let parts: Vec<(Range<usize>, &libc::Elf64_Phdr)> = headers
+        let parts: Vec<(Range<usize>, bool)> = headers
+            .filter(|header| header.p_type == libc::PT_LOAD)
             .map(|header| {
                 let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
-                (start..start.saturating_add(header.p_memsz as usize), header)
+                let end = start.saturating_add(header.p_memsz as usize);
+                (start..end, header.p_flags & libc::PF_W != 0)
             })
             .collect();
-        let loaded = || parts.iter().filter(|(_, it)| it.p_type == libc::PT_LOAD);
-        if !loaded().any(|(part, _)| part.contains(&search.function)) {
+        if !parts
+            .iter()
+            .any(|(part, _)| part.contains(&search.function))
+        {
             return 0;
         }
-        let mut found: Vec<Range<usize>> = loaded()
-            .filter(|(_, header)| header.p_flags & libc::PF_W != 0)
-            .map(|(part, _)| part.clone())
-            .collect();
-        for (fixed, _) in parts
-            .iter()
-            .filter(|(_, it)| it.p_type == libc::PT_GNU_RELRO)
-        {
-            found = found.iter().flat_map(|it| without(it, fixed)).collect();
-        }
-        search.found = found;
+        let written = parts.into_iter().filter(|(_, is_written)| *is_written);
+        search.found = written.map(|(part, _)| part).collect();
         1
     }
     let mut search = Search {
@@ -475,16 +480,16 @@ fn data_of(function: usize) -> Vec<Range<usize>> {
     search.found
 }
 
-/// A range without the pages of another one: the loader protects whole pages, up to the one with its end.
-fn without(range: &Range<usize>, fixed: &Range<usize>) -> Vec<Range<usize>> {
-    // SAFETY: a query without pointers.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as usize;
-    let down = |at: usize| at - at % page;
-    let parts = [
-        range.start..range.end.min(down(fixed.start)),
-        range.start.max(down(fixed.end))..range.end,
-    ];
-    parts.into_iter().filter(|part| !part.is_empty()).collect()
+/// The parts of a range that can be read and written, by the lines of `/proc/PID/maps`.
+fn writable(maps: &str, range: &Range<usize>) -> Vec<Range<usize>> {
+    let parts = maps.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?.max(range.start);
+        let end = usize::from_str_radix(end, 16).ok()?.min(range.end);
+        (start < end && fields.next()?.starts_with("rw")).then_some(start..end)
+    });
+    parts.collect()
 }
 
 fn own_thread() -> usize {
