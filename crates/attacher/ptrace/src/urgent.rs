@@ -56,6 +56,11 @@ impl Urgent {
             here: PhantomData,
         }
     }
+
+    /// Whether the thread has real-time priority now.
+    pub fn is_real_time(&self) -> bool {
+        self.scheduling.is_some() || real_time_priority() > 0
+    }
 }
 
 /// Gives the calling thread this real-time priority; false where that is not allowed.

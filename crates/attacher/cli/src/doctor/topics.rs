@@ -107,6 +107,7 @@ const TOPICS: &[Topic] = &[
     certain("kernel", "machine", "entering depends on its system calls", "the calls themselves, with harmless arguments"),
     certain("tracing", "machine", "the kernel requires the right to trace", "kernel.yama.ptrace_scope; midair's effective capabilities"),
     certain("own seccomp filters", "container", "midair's own filter may refuse ptrace, and hides other processes' filters", "/proc/self/status: Seccomp, Seccomp_filters; a harmless ptrace request"),
+    certain("real-time priority", "machine", "a thread that midair holds must get its turn at once", "sched_setscheduler(2) for a thread of midair, undone at once"),
     certain("pid namespace", "container", "processes outside it have no pid here", "/proc/self/ns/pid"),
     certain("/proc", "container", "midair cannot find processes that it hides", "/proc/self/mountinfo"),
     likely("GPU processes", "machine", "midair attaches to GPU processes", "/proc/PID/maps of all readable processes"),

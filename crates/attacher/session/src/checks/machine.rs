@@ -12,11 +12,13 @@ use midair_procinfo::access::ADD_TO_CONTAINER;
 use midair_procinfo::files::{kernel_link, kernel_words};
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
-use midair_ptrace::added_capabilities;
+use midair_ptrace::{Urgent, added_capabilities};
 use std::path::Path;
 
 /// CAP_SYS_PTRACE.
 const TRACES: u64 = 1 << 19;
+/// CAP_SYS_NICE.
+const SETS_PRIORITIES: u64 = 1 << 23;
 /// The inode of the first pid namespace, as in `pid:[4026531836]` (Linux, include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
@@ -28,6 +30,8 @@ pub(super) fn inspect(request: &Request, agents: &[Agent], lines: &mut Lines) {
     let status = task::status(own).unwrap_or_default();
     tracing(&status, lines);
     seccomp(&status, lines);
+    let capable = status.cap_effective & SETS_PRIORITIES != 0;
+    priority(Urgent::begin().is_real_time(), capable, lines);
     namespaces(lines);
     hidden(lines);
     processes(lines);
@@ -105,6 +109,22 @@ fn seccomp(status: &Status, lines: &mut Lines) {
             ),
         ),
     }
+}
+
+/// Reports whether the thread that midair holds while it enters gets its turn at once on a busy machine (ENG-003).
+fn priority(is_allowed: bool, capable: bool, lines: &mut Lines) {
+    const NAME: &str = "real-time priority";
+    const COST: &str =
+        "next to busy processes an attach may stop a thread of the target for some milliseconds";
+    if is_allowed {
+        return lines.pass(NAME, "allowed while midair holds a thread of the target");
+    }
+    let ways = if capable {
+        "midair has CAP_SYS_NICE, so its control group has no share of real time (cpu.rt_runtime_us), or a container's filter refuses it"
+    } else {
+        "run as root, or give midair CAP_SYS_NICE or a limit of 2 (ulimit -r 2)"
+    };
+    lines.note(NAME, format!("refused: {COST}; {ways}"));
 }
 
 /// Reports whether all processes of the machine can be seen from here.
@@ -250,6 +270,19 @@ mod tests {
             };
             assert!(said.contains("--cap-add SYS_PTRACE"), "{check:?}");
         }
+    }
+
+    #[test]
+    fn refused_priority_is_reported_with_its_remedy() {
+        let found = |is_allowed, capable| {
+            let mut lines = Lines::default();
+            priority(is_allowed, capable, &mut lines);
+            lines.checks.remove(0).found
+        };
+        assert!(found(true, true).starts_with("allowed"));
+        assert!(found(false, true).contains("cpu.rt_runtime_us"));
+        let without = found(false, false);
+        assert!(without.contains("ulimit -r 2") && !without.contains("rt_runtime"));
     }
 
     #[test]
