@@ -283,6 +283,12 @@ static void log_recording(int on) {
     if (table) table->log("recording on=%d\n", on);
 }
 
+/* Kernels are to be recorded one by one: the question whether another client records. */
+static void log_asked(void) {
+    const struct model_table *table = driver();
+    if (table) table->log("asked kind=%d\n", CUPTI_ACTIVITY_KIND_KERNEL);
+}
+
 static void log_subscribed(int on) {
     const struct model_table *table = driver();
     if (table) table->log("subscribed on=%d\n", on);
@@ -534,6 +540,7 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
     if (!said && !state.listed[kind]) make_lists();
     if (!said) state.kind[kind] = state.listed[kind] = true;
     if (!said && kernels) log_recording(1);
+    if (kind == CUPTI_ACTIVITY_KIND_KERNEL) log_asked();
     /* As if a thread launched one at this moment: its record goes into a buffer of whoever is registered now. */
     if (!said && kind == CUPTI_ACTIVITY_KIND_KERNEL && model_fault("launches", 0)) {
         model_kernel_meanwhile();

@@ -3,7 +3,7 @@
 use crate::cuda::kit::{
     EVERYTHING, NEWEST, ROUND, Session, contiguous, kernels_are_true, quit, start,
 };
-use midair_tests::cuda::{CudaLog, Kit};
+use midair_tests::cuda::{CudaLog, CudaTarget, Kit};
 use midair_tests::snapshot::Snapshot;
 use midair_tests::target::{PATIENCE, until};
 use midair_tests::{Error, Result};
@@ -104,6 +104,35 @@ fn idle_profiler(kit: &Kit, name: &str, environment: &[(&str, &str)]) -> Result<
     assert!(said.contains("another profiler"), "{said}");
     let log = target.log_from(before)?;
     assert_eq!(kernels_are_true(&trace, &log)?, 40, "{}", trace.exit);
+    quit(target)
+}
+
+/// Whether another profiler records is a question that hung processes (CUDA-047). It was asked in each session after one that
+/// left CUPTI in the process, if the program had mapped CUPTI.
+#[test]
+fn a_mapped_cupti_that_stays_is_asked_only_after_another_profiler() -> Result<()> {
+    let kit = Kit::new()?;
+    let library = kit.stand_in.cupti(13).display().to_string();
+    let mut target = start(&kit, NEWEST, &[("LD_PRELOAD", &library)])?;
+    let session = |target: &mut CudaTarget, name: &str| -> Result<usize> {
+        let before = target.log_length()?;
+        let session = Session::attach(target.pid(), &kit.scratch().join(name), &[])?;
+        target.ask("work 5")?;
+        target.ask("graph 2")?;
+        let trace = session.detach()?;
+        trace.whole()?;
+        let log = target.log_from(before)?;
+        assert!(kernels_are_true(&trace, &log)? >= 40, "{name}");
+        assert_eq!(log.of("finalize").count(), 0, "{name}");
+        Ok(log.of("asked").count())
+    };
+    for name in ["first", "second", "third"] {
+        assert_eq!(session(&mut target, name)?, 0, "{name}");
+    }
+    let other = format!("other {library}");
+    assert_eq!(target.ask(&other)?, "other subscribe 0 kernels 10");
+    target.ask("idle")?;
+    assert_eq!(session(&mut target, "after another")?, 1);
     quit(target)
 }
 
