@@ -63,7 +63,7 @@ pub(super) fn entries(cupti: &Cupti, subscribed: bool) -> Vec<usize> {
 /// records them concurrently. That question is not harmless: CUPTI takes the locks of all contexts for
 /// it, while threads that hold one of them may wait for CUPTI's own lock. As CUPTI's first use alongside
 /// eight threads that launched kernels, it hung the process about every fiftieth time (13.0), and alongside
-/// eight that made contexts in 9 of 9 processes (13.5; H200, docs/sources.md#cupti). So it is asked in a
+/// eight that made contexts in 9 of 9 processes (13.5; H200, CUDA-047). So it is asked in a
 /// moment without other threads in CUPTI, where the driver's calls can be led through midair.
 ///
 /// After a burst CUPTI is `finalized`, and whoever uses it came since. That one goes first.
