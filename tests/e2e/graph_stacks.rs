@@ -2,7 +2,7 @@
 //! the line that captured it. The sizes of each kernel say which line that is (`tests/python/*graph_lines.py`).
 
 use crate::rocpd::reader;
-use crate::top::Top;
+use crate::top::{Top, counts_by_function};
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
@@ -93,6 +93,22 @@ fn found(traced: &Traced) -> Result<Times> {
     Ok(times)
 }
 
+/// Starts the program of lines that launch graphs. Returns its source, too.
+fn graph_lines(lab: &Lab) -> Result<(LabTarget, String)> {
+    let kernels = lab.kernels()?;
+    let script = lab.scratch().join("graph_lines.py");
+    std::fs::copy(workspace().join("tests/python/graph_lines.py"), &script)?;
+    let mut target = lab
+        .run("/usr/bin/python3")
+        .arg(lab.inside(&script)?)
+        .arg("/usr/lib/x86_64-linux-gnu/libamdhip64.so.7")
+        .arg(&kernels)
+        .env("PYTHONDONTWRITEBYTECODE", 1)
+        .spawn()?;
+    target.expect("ready")?;
+    Ok((target, std::fs::read_to_string(&script)?))
+}
+
 /// Kernels whose stack in rocpd has no frame with the line that the sizes say.
 const ELSEWHERE: &str = "SELECT k.grid_x / 64 AS line, k.grid_y AS how FROM kernels AS k
     WHERE k.grid_y < 4 AND k.name NOT LIKE '\\_\\_amd%' ESCAPE '\\' AND NOT EXISTS (
@@ -107,17 +123,7 @@ fn kernels_of_graphs_belong_to_the_lines_that_captured_them() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let kernels = lab.kernels()?;
-    let script = lab.scratch().join("graph_lines.py");
-    std::fs::copy(workspace().join("tests/python/graph_lines.py"), &script)?;
-    let mut target = lab
-        .run("/usr/bin/python3")
-        .arg(lab.inside(&script)?)
-        .arg("/usr/lib/x86_64-linux-gnu/libamdhip64.so.7")
-        .arg(&kernels)
-        .env("PYTHONDONTWRITEBYTECODE", 1)
-        .spawn()?;
-    target.expect("ready")?;
+    let (mut target, _) = graph_lines(&lab)?;
     let words = [
         "--kernel-trace",
         "--stacks",
@@ -196,18 +202,7 @@ fn top_has_the_lines_that_captured_kernels_of_graphs() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let kernels = lab.kernels()?;
-    let script = lab.scratch().join("graph_lines.py");
-    std::fs::copy(workspace().join("tests/python/graph_lines.py"), &script)?;
-    let mut target = lab
-        .run("/usr/bin/python3")
-        .arg(lab.inside(&script)?)
-        .arg("/usr/lib/x86_64-linux-gnu/libamdhip64.so.7")
-        .arg(&kernels)
-        .env("PYTHONDONTWRITEBYTECODE", 1)
-        .spawn()?;
-    target.expect("ready")?;
-    let source = std::fs::read_to_string(&script)?;
+    let (mut target, source) = graph_lines(&lab)?;
     let lines: Vec<&str> = source.lines().collect();
     let text = |line: u64| lines.get(line as usize - 1).copied().unwrap_or_default();
     let round = |target: &mut LabTarget| -> Result<()> {
@@ -245,13 +240,7 @@ fn top_has_the_lines_that_captured_kernels_of_graphs() -> Result<()> {
         round(&mut target)?;
     }
     top.until("all launches", |document| {
-        let rows = document["code"].as_array().into_iter().flatten();
-        let lines: BTreeMap<&str, u64> = rows
-            .map(|row| {
-                let count = row["all"]["count"].as_u64().unwrap_or(0);
-                (row["function"].as_str().unwrap_or_default(), count)
-            })
-            .collect();
+        let lines = counts_by_function(document);
         wanted.len() == lines.len()
             && wanted
                 .iter()

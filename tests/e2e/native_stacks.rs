@@ -4,7 +4,7 @@
 
 use crate::launch_stacks;
 use crate::rocpd::reader;
-use crate::top::Top;
+use crate::top::{Top, counts_by_function};
 use midair_tests::attacher::Attacher;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
@@ -270,14 +270,7 @@ fn top_has_the_functions_that_launch() -> Result<()> {
         target.send(&format!("work {more}"))?;
         target.expect("work")?;
         top.until("all launches", |document| {
-            let rows = document["code"].as_array().into_iter().flatten();
-            let lines: BTreeMap<&str, u64> = rows
-                .map(|row| {
-                    let count = row["all"]["count"].as_u64().unwrap_or(0);
-                    (row["function"].as_str().unwrap_or_default(), count)
-                })
-                .collect();
-            lines == wanted(rounds)
+            counts_by_function(document) == wanted(rounds)
         })?;
     }
     top.end()?;

@@ -17,6 +17,16 @@ fn streams(lab: &Lab, threads: u32, kernel_ns: u64) -> Result<LabTarget> {
     Ok(target)
 }
 
+/// Returns how many launches a document has by function.
+pub(crate) fn counts_by_function(document: &Value) -> BTreeMap<&str, u64> {
+    let rows = document["code"].as_array().into_iter().flatten();
+    rows.map(|row| {
+        let count = row["all"]["count"].as_u64().unwrap_or(0);
+        (row["function"].as_str().unwrap_or_default(), count)
+    })
+    .collect()
+}
+
 /// A running `midair top PID --json`, which prints a line at each interval.
 pub(crate) struct Top {
     process: Target,
